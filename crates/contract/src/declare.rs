@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Who may see an event type outside of the instance. The default lets nothing out by accident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exposure {
+    /// Only handlers of the instance.
+    #[default]
+    Internal,
+    /// Also endpoints of its owner.
+    Public,
+}
+
+/// An event type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EventTypeSpec {
+    /// Its name, such as `order.paid`.
+    pub name: String,
+    /// What it means, for those who subscribe.
+    pub description: String,
+    /// Who may see it.
+    pub exposure: Exposure,
+}
+
+impl EventTypeSpec {
+    /// An internal type.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), description: String::new(), exposure: Exposure::Internal }
+    }
+
+    /// The same type, visible to endpoints.
+    #[must_use]
+    pub fn public(mut self) -> Self {
+        self.exposure = Exposure::Public;
+        self
+    }
+}
+
+impl From<&str> for EventTypeSpec {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// How long finished work is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// A day.
+    Short,
+    /// A week.
+    #[default]
+    Standard,
+    /// Ninety days.
+    Long,
+}
+
+/// When a failed attempt is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Retry {
+    /// `first`, doubled after each failure, never more than `most`; up to 10 % later by the dice.
+    Backoff {
+        /// The wait after the first failure.
+        first: Duration,
+        /// The longest wait.
+        most: Duration,
+    },
+    /// The waits one after another, the last one for all that follow; up to 10 % later by the dice.
+    Steps(Vec<Duration>),
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self::Backoff { first: Duration::from_secs(1), most: Duration::from_hours(1) }
+    }
+}
+
+/// A kind of job: what it is called and how it is run when the call does not say otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KindSpec {
+    /// Its name, such as `mail.send`.
+    pub name: String,
+    /// The queue that its jobs wait in. Default: `default`.
+    pub queue: String,
+    /// 1 (first) to 4 (last). Default: 2.
+    pub priority: i16,
+    /// Attempts before a job is discarded, 1 to 1 000. Default: 10.
+    pub max_attempts: i16,
+    /// How long one attempt may take. Default: 60 s.
+    pub timeout: Duration,
+    /// When a failed attempt is tried again.
+    pub retry: Retry,
+    /// How long finished jobs are kept.
+    pub class: Class,
+}
+
+impl KindSpec {
+    /// A kind with the defaults.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            queue: "default".to_owned(),
+            priority: 2,
+            max_attempts: 10,
+            timeout: Duration::from_secs(60),
+            retry: Retry::default(),
+            class: Class::Standard,
+        }
+    }
+}
+
+/// A subscription: which events become jobs of which kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubscriptionSpec {
+    /// Its name, such as `receipt.on-paid`.
+    pub name: String,
+    /// Patterns over event types.
+    pub types: Vec<String>,
+    /// The kind of the jobs; its queue, priority, attempts and class are used.
+    pub kind: String,
+    /// Only events of this owner; empty for events of every owner.
+    pub owner: String,
+    /// How long after the event its job becomes due. Default: at once.
+    pub delay: Duration,
+}
+
+impl SubscriptionSpec {
+    /// A subscription of every owner's events, whose kind has the same name.
+    pub fn new<T: Into<String>>(name: impl Into<String>, types: impl IntoIterator<Item = T>) -> Self {
+        let name = name.into();
+        Self {
+            kind: name.clone(),
+            name,
+            types: types.into_iter().map(Into::into).collect(),
+            owner: String::new(),
+            delay: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+use serde::Serialize;
+
+use crate::{EventId, Payload, Timestamp};
+
+/// An event that is about to be recorded.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// The declared type, such as `order.paid`.
+    pub r#type: String,
+    /// What it is about, such as `order/42`.
+    pub subject: String,
+    /// JSON; its bytes are kept.
+    pub data: Payload,
+    /// Whose it is; empty for the instance itself.
+    pub owner: String,
+    /// When it happened, if that is not now.
+    pub occurred_at: Option<Timestamp>,
+    /// The event that caused it.
+    pub cause: Option<EventId>,
+    /// Recording again with the same key answers with the first id, for 24 hours.
+    pub idempotency_key: Option<String>,
+}
+
+impl NewEvent {
+    /// An event of the instance itself, happening now.
+    pub fn new(r#type: impl Into<String>, subject: impl Into<String>, data: Payload) -> Self {
+        Self {
+            r#type: r#type.into(),
+            subject: subject.into(),
+            data,
+            owner: String::new(),
+            occurred_at: None,
+            cause: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// An event as the log has it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Event {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub r#type: String,
+    /// What it is about.
+    pub subject: String,
+    /// Whose it is; empty for the instance itself.
+    pub owner: String,
+    /// When it happened.
+    pub occurred_at: Timestamp,
+    /// When it was recorded, by the database's clock.
+    pub recorded_at: Timestamp,
+    /// The event that caused it.
+    pub cause: Option<EventId>,
+    /// The recorded bytes.
+    pub data: Payload,
+}

@@ -1,0 +1,24 @@
+//! Names and shapes that cross a border of Postrider.
+//!
+//! Everything here is data or a total function of its arguments: no I/O, no async, no clock, no database.
+//! An application's domain code may depend on this crate alone.
+#![forbid(unsafe_code)]
+
+mod code; // what can be refused, and how a refusal reads
+mod name; // the grammar of names, and patterns over event types
+mod json; // the gate that every payload passes
+mod id; // ids
+mod time; // microseconds
+mod declare; // kinds, event types, subscriptions: declared as data
+mod event; // an event, before and after it is recorded
+mod verdict; // what a handler answers
+pub mod signature; // Standard Webhooks: sign and verify
+
+pub use code::{Code, Refused};
+pub use declare::{Class, EventTypeSpec, Exposure, KindSpec, Retry, SubscriptionSpec};
+pub use event::{Event, NewEvent};
+pub use id::{EventId, JobId};
+pub use json::{DATA_BYTES_MAX, DEPTH_MAX, Payload, check_json};
+pub use name::{NAME_BYTES_MAX, Pattern, SUBJECT_BYTES_MAX, check_name, check_owner, check_public_name, check_subject};
+pub use time::Timestamp;
+pub use verdict::Verdict;

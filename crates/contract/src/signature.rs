@@ -1,0 +1,1 @@
+//! Standard Webhooks: sign and verify.
