@@ -19,7 +19,7 @@ const STAGES: &[(&str, &[&str])] = &[
 ];
 
 /// What every stage may import.
-const COMMON: &[&str] = &["pg", "error", "contract"];
+const COMMON: &[&str] = &["pg", "error", "contract", "postrider_contract"];
 
 /// What each crate may import of ours, and what its tests may beside that.
 const CRATES: &[(&str, &[&str], &[&str])] = &[
@@ -73,9 +73,15 @@ fn an_import_against_the_way_is_found() {
 #[test]
 fn an_import_along_the_way_is_not_found() {
     let good = [
-        File::new("crates/postrider/src/lib.rs", "pub use job::Job;\npub use error::{Error};\npub mod bus;"),
+        File::new(
+            "crates/postrider/src/lib.rs",
+            "pub use job::Job;\npub use error::{Error};\npub mod bus;\npub use postrider_contract::Code;",
+        ),
         File::new("crates/postrider/src/bus.rs", "use crate::{record, relay, run};"),
-        File::new("crates/postrider/src/handle/task.rs", "use crate::{job::Job, complete, pg, Job, Error};"),
+        File::new(
+            "crates/postrider/src/handle/task.rs",
+            "use crate::{job::Job, complete, pg, Job, Error, Code};\nconst A: S = crate::statement!(\"a.sql\");",
+        ),
         File::new("crates/postrider/src/job/mod.rs", "//! [`crate::run`]\n#[cfg(test)]\nmod t { use crate::run; }"),
         File::new("crates/postrider/src/run/mod.rs", "use crate::{handle::{self, Registry}, inspect};"),
         File::new("crates/postrider/src/run/task.rs", "use super::Supervisor; /* crate::bus */"),
@@ -179,6 +185,7 @@ fn imports(code: &str) -> Vec<String> {
             None => found.push(first_name(rest)),
         }
     }
+    found.retain(|name| !name.is_empty());
     found
 }
 
@@ -198,12 +205,14 @@ fn branches(tree: &str) -> Vec<String> {
             _ => {}
         }
     }
-    found.retain(|name| !name.is_empty());
     found
 }
 
+/// The name that a path begins with; empty for a macro, which is at home in no stage.
 fn first_name(text: &str) -> String {
-    text.trim_start().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+    let text = text.trim_start();
+    let name: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    if text.get(name.len()..).is_some_and(|rest| rest.starts_with('!')) { String::new() } else { name }
 }
 
 fn without_comments(code: &str) -> String {
