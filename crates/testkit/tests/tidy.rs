@@ -154,7 +154,11 @@ const RULES: &[Rule] = &[
                 File::new("crates/a/src/job/sql/claim.sql", ""),
                 File::new("crates/a/migrations/0001_a.sql", ""),
                 File::new("crates/a/src/job/pg.rs", "statement!(\"sql/claim.sql\")"),
-                File::new("crates/a/src/migrate.rs", "include_str!(\n    \"../migrations/0001_a.sql\")"),
+                File::new("crates/a/migrations/0002_b.sql", ""),
+                File::new(
+                    "crates/a/src/migrate.rs",
+                    "include_str!(\n    \"../migrations/0001_a.sql\"); m!(\"0002_b\")",
+                ),
             ]
         },
     },
@@ -396,15 +400,23 @@ fn tables(files: &[File]) -> Vec<String> {
 
 fn included(files: &[File]) -> Vec<String> {
     let mut names = Vec::new();
+    let mut quoted: Vec<&str> = Vec::new();
     for file in files.iter().filter(|f| f.ends(".rs")) {
-        for (at, _) in file.text.match_indices(".sql\"") {
-            let before = file.text.get(..at).unwrap_or_default();
-            let quoted = before.rsplit_once('"').map_or("", |(_, quoted)| quoted);
-            names.push(resolve(&file.path, &format!("{quoted}.sql")));
+        let words = file.text.split('"').filter(|word| !word.is_empty() && word.len() < 200);
+        for word in words {
+            if word.contains(".sql") {
+                names.push(resolve(&file.path, word));
+            }
+            quoted.push(word);
         }
     }
+    let is_included = |file: &File| {
+        // the list of migrations names them without their folder
+        let stem = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".sql");
+        names.contains(&file.path) || file.path.contains("/migrations/") && quoted.contains(&stem)
+    };
     let part_of_a_program = |f: &&File| {
         f.ends(".sql") && f.path.starts_with("crates/") && (is_statement(f) || f.path.contains("/migrations/"))
     };
-    files.iter().filter(part_of_a_program).map(|f| f.path.clone()).filter(|path| !names.contains(path)).collect()
+    files.iter().filter(part_of_a_program).filter(|f| !is_included(f)).map(|f| f.path.clone()).collect()
 }
