@@ -96,10 +96,11 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// A connection URL for a database of this cluster, as user `postgres`.
+    /// A connection URL for a database of this cluster, as user `postgres`. It leaves nothing to the variables
+    /// `PGPORT`, `PGSSLMODE` and so on, which clients would otherwise read.
     pub fn url(&self, database: &str) -> String {
         let host = percent_encoded(self.home.socket().as_os_str());
-        format!("postgres://postgres@{host}/{}", percent_encoded(OsStr::new(database)))
+        format!("postgres://postgres@{host}:5432/{}?sslmode=disable", percent_encoded(OsStr::new(database)))
     }
 
     /// The command that opens a database of this cluster in a terminal.
@@ -107,7 +108,12 @@ impl Postgres {
         let own = self.installation.bin.join("psql");
         let psql = if own.is_file() { own } else { PathBuf::from("psql") };
         let socket = self.home.socket().to_string_lossy();
-        format!("{} -h {} -U postgres -d {}", quoted(&psql.to_string_lossy()), quoted(&socket), quoted(database))
+        format!(
+            "{} -h {} -p 5432 -U postgres -d {}",
+            quoted(&psql.to_string_lossy()),
+            quoted(&socket),
+            quoted(database)
+        )
     }
 
     /// The directory of the socket, mode 0700.

@@ -32,9 +32,17 @@ impl Drop for Scratch {
     }
 }
 
+/// Through the variables that clients read, which must not matter.
 fn query(postgres: &Postgres, sql: &str) -> String {
     let line = format!("{} -X -A -t -v ON_ERROR_STOP=1 -c \"$SQL\"", postgres.psql_line("postgres"));
-    let output = Command::new("sh").arg("-c").arg(line).env("SQL", sql).output().unwrap();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(line)
+        .env("SQL", sql)
+        .env("PGPORT", "1")
+        .env("PGHOST", "/nowhere")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -57,6 +65,11 @@ fn runs(pid: u32) -> bool {
     Command::new("sh").args(["-c", &format!("kill -0 {pid}")]).stderr(Stdio::null()).status().unwrap().success()
 }
 
+#[cfg(target_os = "linux")]
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success());
+}
+
 /// The example as a process of its own: the server's pid, the home, and the process.
 fn other_process(home: Option<&Path>) -> (u32, PathBuf, Child) {
     let test = std::env::current_exe().unwrap();
@@ -65,10 +78,9 @@ fn other_process(home: Option<&Path>) -> (u32, PathBuf, Child) {
     let mut command = Command::new(example);
     command.args(home).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let pid = lines.next().expect("the example starts a server").unwrap().parse().unwrap();
-    let home = PathBuf::from(lines.next().unwrap().unwrap());
-    (pid, home, child)
+    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().take(3).map(Result::unwrap).collect();
+    let [pid, home, _psql] = lines.as_slice() else { panic!("the example printed {lines:?}") };
+    (pid.parse().unwrap(), home.into(), child)
 }
 
 #[test]
@@ -112,11 +124,13 @@ fn a_persistent_home_keeps_its_data_from_one_supervisor_to_the_next() {
 fn a_killed_server_starts_again_with_all_that_was_committed() {
     let mut postgres = Postgres::start(Options::new(Home::Ephemeral)).unwrap();
     query(&postgres, "create table kept as select 42 as answer");
-    // A backend that is busy when its postmaster dies holds the shared memory for a while.
-    let line = format!("{} -c 'select pg_sleep(60)'", postgres.psql_line("postgres"));
-    let mut busy = Command::new("sh").arg("-c").arg(line).stderr(Stdio::null()).spawn().unwrap();
-    until("the backend sleeps", || {
-        query(&postgres, "select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+    // A backend that computes when its postmaster dies does not notice, and holds the shared memory for two seconds.
+    let sql = "do $$ declare until timestamptz := clock_timestamp() + interval '2 s'; \
+               begin while clock_timestamp() < until loop null; end loop; end $$";
+    let line = format!("{} -c \"$SQL\"", postgres.psql_line("postgres"));
+    let mut busy = Command::new("sh").arg("-c").arg(line).env("SQL", sql).stderr(Stdio::null()).spawn().unwrap();
+    until("the backend computes", || {
+        query(&postgres, "select count(*) from pg_stat_activity where query like 'do %' and state = 'active'") == "1"
     });
     let killed = postgres.pid().unwrap();
     postgres.kill().unwrap();
@@ -124,7 +138,7 @@ fn a_killed_server_starts_again_with_all_that_was_committed() {
     postgres.restart().unwrap();
     assert_eq!(query(&postgres, "select answer from kept"), "42");
     assert_ne!(postgres.pid(), Some(killed));
-    assert!(!busy.wait().unwrap().success(), "its connection broke");
+    busy.wait().unwrap();
     let log = fs::read_to_string(postgres.log()).unwrap();
     assert!(log.contains("not properly shut down"), "it was a kill: {log}");
 }
@@ -161,9 +175,16 @@ fn a_second_start_on_a_home_in_use_is_refused_with_the_ids_and_the_remedy() {
 fn the_server_stops_when_the_process_that_started_it_is_killed_and_its_home_can_be_taken_at_once() {
     let scratch = Scratch::new("orphan");
     let (server, _, mut parent) = other_process(Some(&scratch.0.join("home")));
+    // The orphan is held for a moment, so that it is certainly there when the next start looks.
+    signal(server, "STOP");
     parent.kill().unwrap();
     parent.wait().unwrap();
+    let released = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        signal(server, "CONT");
+    });
     let next = Postgres::start(Options::new(scratch.home())).unwrap();
+    released.join().unwrap();
     assert!(!runs(server), "the orphan ended before the next one started");
     next.stop().unwrap();
     let log = fs::read_to_string(scratch.0.join("home/server.log")).unwrap();
