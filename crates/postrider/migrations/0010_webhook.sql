@@ -1,0 +1,79 @@
+-- Webhooks: endpoints, their secrets, and one row for every POST, written before it.
+-- Locks: none that matter, everything here is new.
+-- By hand on a large table: nothing.
+--
+-- An endpoint is a subscription of kind webhook.deliver with a url; a delivery is a job of that subscription. Deleting an
+-- endpoint keeps its row, so that attempts stay readable; its secrets and its subscription go.
+
+create sequence postrider.endpoint_id;
+create table postrider.endpoint (
+    id              bigint      not null primary key,
+    subscription    bigint      not null,
+    name            text        not null,
+    owner           text collate "C" not null default '',
+    url             text        not null,
+    types           text[]      not null,
+    format          smallint    not null default 1,
+    timeout_ms      int         not null,
+    max_attempts    smallint    not null,
+    created_at      timestamptz not null default clock_timestamp(),
+    disabled_at     timestamptz,
+    disabled_reason text,
+    deleted_at      timestamptz,
+    constraint a_subscription_has_one_endpoint unique (subscription),
+    constraint timeout_is_1_to_60_seconds check (timeout_ms between 1000 and 60000),
+    constraint max_attempts_is_1_to_18 check (max_attempts between 1 and 18),
+    constraint a_disabled_endpoint_says_why check ((disabled_at is null) = (disabled_reason is null))
+);
+create unique index an_owner_names_an_endpoint_once on postrider.endpoint (owner, name) where deleted_at is null;
+
+-- Sealed by the program with a key that the database never sees; more than one is valid while secrets rotate.
+create table postrider.endpoint_secret (
+    id          uuid        not null primary key,
+    endpoint    bigint      not null references postrider.endpoint (id) on delete cascade,
+    kind        text        not null,
+    sealed      bytea       not null,
+    key_id      text        not null,
+    valid_from  timestamptz not null default clock_timestamp(),
+    valid_until timestamptz,
+    constraint kind_is_v1_or_v1a check (kind in ('v1', 'v1a')),
+    constraint a_secret_ends_after_it_begins check (valid_until > valid_from)
+);
+create index secret_of_endpoint on postrider.endpoint_secret (endpoint);
+
+-- One row for each POST. It is written in the transaction that claims the job, without an outcome: what still has none
+-- was perhaps sent and perhaps not. No foreign keys: rows leave with their partition, endpoints are never removed.
+create table postrider.delivery_attempt (
+    class          smallint    not null,
+    id             bigint      not null,
+    lease          bigint      not null,
+    attempt        smallint    not null,
+    endpoint       bigint,
+    event          uuid,
+    trigger        text        not null,
+    started_at     timestamptz not null default clock_timestamp(),
+    ended_at       timestamptz,
+    outcome        text,
+    reason         text,
+    status         smallint,
+    failure        text,
+    excerpt        text,
+    headers        json,
+    request_sha256 bytea,
+    peer           text,
+    dns_us         bigint,
+    connect_us     bigint,
+    tls_us         bigint,
+    first_byte_us  bigint,
+    total_us       bigint,
+    primary key (class, id, lease),
+    constraint trigger_is_auto_manual_replay_test_probe_or_pull
+        check (trigger in ('auto', 'manual', 'replay', 'test', 'probe', 'pull')),
+    constraint outcome_is_delivered_failed_postponed_or_discarded
+        check (outcome in ('delivered', 'failed', 'postponed', 'discarded')),
+    constraint an_attempt_has_an_outcome_once_it_ended check ((ended_at is null) = (outcome is null))
+) partition by range (class, id);
+create index delivery_attempt_recent on postrider.delivery_attempt (started_at);
+
+insert into postrider.partitioned (name, unit) values ('delivery_attempt', 'job');
+select postrider.make_partitions('delivery_attempt');
