@@ -127,7 +127,7 @@ impl Claimed {
     fn outwait_an_orphan(&self) -> Result<(), Error> {
         for waited in 0..1_500_u32 {
             let Some(orphan) = Postmaster::of(&self.data()) else { return Ok(()) };
-            if waited > 50 && !orphan.is_stopping {
+            if waited > 250 && !orphan.is_stopping {
                 return Err(Error::InUse {
                     home: self.root.clone(),
                     holder: format!("a Postgres that nobody supervises runs there, process {}", orphan.pid),

@@ -1,5 +1,5 @@
 //! A cluster lives as long as it is wanted and no longer, and keeps what was committed.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed helper is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed helper is a failed test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -32,9 +32,13 @@ impl Drop for Scratch {
     }
 }
 
-/// Through the variables that clients read, which must not matter.
 fn query(postgres: &Postgres, sql: &str) -> String {
-    let line = format!("{} -X -A -t -v ON_ERROR_STOP=1 -c \"$SQL\"", postgres.psql_line("postgres"));
+    query_through(&postgres.psql_line("postgres"), sql)
+}
+
+/// Despite the variables that clients read, which must not matter.
+fn query_through(psql_line: &str, sql: &str) -> String {
+    let line = format!("{psql_line} -X -A -t -v ON_ERROR_STOP=1 -c \"$SQL\"");
     let output = Command::new("sh")
         .arg("-c")
         .arg(line)
@@ -66,21 +70,36 @@ fn runs(pid: u32) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn signal(pid: u32, name: &str) {
+fn signal(pid: &str, name: &str) {
     assert!(Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success());
 }
 
-/// The example as a process of its own: the server's pid, the home, and the process.
-fn other_process(home: Option<&Path>) -> (u32, PathBuf, Child) {
-    let test = std::env::current_exe().unwrap();
-    let example = test.parent().unwrap().parent().unwrap().join("examples/cluster");
-    assert!(example.is_file(), "build it first: cargo build -p postrider-embedded --examples");
-    let mut command = Command::new(example);
-    command.args(home).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().take(3).map(Result::unwrap).collect();
-    let [pid, home, _psql] = lines.as_slice() else { panic!("the example printed {lines:?}") };
-    (pid.parse().unwrap(), home.into(), child)
+/// The example as a process of its own, with a cluster in it.
+struct Other {
+    process: Child,
+    server: u32,
+    home: PathBuf,
+    psql_line: String,
+}
+
+impl Other {
+    fn start(home: Option<&Path>) -> Self {
+        let test = std::env::current_exe().unwrap();
+        let example = test.parent().unwrap().parent().unwrap().join("examples/cluster");
+        assert!(example.is_file(), "build it first: cargo build -p postrider-embedded --examples");
+        let mut process =
+            Command::new(example).args(home).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let lines: Vec<String> = output.lines().take(3).map(Result::unwrap).collect();
+        let [server, home, psql_line] = lines.as_slice() else { panic!("the example printed {lines:?}") };
+        Self { process, server: server.parse().unwrap(), home: home.into(), psql_line: psql_line.clone() }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
 }
 
 #[test]
@@ -157,16 +176,17 @@ fn a_halted_server_starts_again() {
 #[test]
 fn a_second_start_on_a_home_in_use_is_refused_with_the_ids_and_the_remedy() {
     let scratch = Scratch::new("in-use");
-    let (server, _, mut holder) = other_process(Some(&scratch.0.join("home")));
+    let mut holder = Other::start(Some(&scratch.0.join("home")));
+    let (server, supervisor) = (holder.server, holder.process.id());
     let refusal = Postgres::start(Options::new(scratch.home())).unwrap_err();
     assert!(matches!(refusal, Error::InUse { .. }), "{refusal:?}");
     let text = refusal.to_string();
-    assert!(text.contains(&format!("process {} runs its Postgres", holder.id())), "{text}");
+    assert!(text.contains(&format!("process {supervisor} runs its Postgres")), "{text}");
     assert!(text.contains(&format!("the server is process {server}")), "{text}");
-    assert!(text.contains(&format!("kill -INT {}", holder.id())), "{text}");
+    assert!(text.contains(&format!("kill -INT {supervisor}")), "{text}");
     assert!(runs(server), "the one in use is left alone");
-    drop(holder.stdin.take());
-    assert!(holder.wait().unwrap().success());
+    drop(holder.process.stdin.take());
+    assert!(holder.process.wait().unwrap().success());
     Postgres::start(Options::new(scratch.home())).unwrap().stop().unwrap();
 }
 
@@ -174,14 +194,16 @@ fn a_second_start_on_a_home_in_use_is_refused_with_the_ids_and_the_remedy() {
 #[cfg(target_os = "linux")]
 fn the_server_stops_when_the_process_that_started_it_is_killed_and_its_home_can_be_taken_at_once() {
     let scratch = Scratch::new("orphan");
-    let (server, _, mut parent) = other_process(Some(&scratch.0.join("home")));
-    // The orphan is held for a moment, so that it is certainly there when the next start looks.
-    signal(server, "STOP");
-    parent.kill().unwrap();
-    parent.wait().unwrap();
+    let mut parent = Other::start(Some(&scratch.0.join("home")));
+    let server = parent.server;
+    // A stopped backend holds the shutdown up, so that the orphan is certainly there when the next start looks.
+    let writer = "select pid from pg_stat_activity where backend_type = 'walwriter'";
+    let writer = query_through(&parent.psql_line, writer);
+    signal(&writer, "STOP");
+    parent.kill();
     let released = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(300));
-        signal(server, "CONT");
+        thread::sleep(Duration::from_secs(1));
+        signal(&writer, "CONT");
     });
     let next = Postgres::start(Options::new(scratch.home())).unwrap();
     released.join().unwrap();
@@ -194,9 +216,9 @@ fn the_server_stops_when_the_process_that_started_it_is_killed_and_its_home_can_
 #[test]
 #[cfg(target_os = "linux")]
 fn a_temporary_home_that_a_killed_process_left_is_removed_by_the_next_start() {
-    let (server, left, mut parent) = other_process(None);
-    parent.kill().unwrap();
-    parent.wait().unwrap();
+    let mut parent = Other::start(None);
+    let (server, left) = (parent.server, parent.home.clone());
+    parent.kill();
     until("the orphan ends", || !runs(server));
     Postgres::start(Options::new(Home::Ephemeral)).unwrap().stop().unwrap();
     assert!(!left.exists(), "{} was swept", left.display());
