@@ -1,2 +1,3 @@
-//! Placeholder.
+//! The binary `postrider`.
+#![forbid(unsafe_code)]
 fn main() {}
