@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Signed webhooks: the first user of Postrider's `Handler`.
+//!
+//! An endpoint is a subscription with a url; a delivery is a job of kind `webhook.deliver`; every POST has a row that was
+//! written before it. The modules stand in the order of the way: an endpoint is saved, its address vetted, its secret opened,
+//! the body made and posted, the answer judged.
+#![forbid(unsafe_code)]
+
+mod target; // a url, parsed once
+mod address; // which addresses are public
+mod resolve; // names, asked of name servers and nobody else
+mod guard; // which addresses may be dialled
+mod seal; // secrets at rest
+mod body; // the bytes that are signed and sent
+mod failure; // why there is no answer
+mod meter; // how much of an answer is read
+mod client; // one POST under one deadline
+mod schedule; // when it is tried again
+mod judge; // what an answer means
+
+pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
+pub use failure::{Class as FailureClass, Failure};
+pub use guard::{BLOCKED, Blocked, Guard, Vetted};
+pub use judge::RETRY_AFTER_MAX;
+pub use schedule::{ATTEMPTS_MAX, schedule};
+pub use seal::{Seal, SealError};
+pub use target::{Target, URL_BYTES_MAX};
