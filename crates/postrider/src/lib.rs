@@ -1,1 +1,47 @@
-//! Placeholder.
+//! A durable event bus that lives in the Postgres you already run.
+//!
+//! The business row, the event and the job commit together or not at all; everything after the commit is durable, visible and
+//! retried by one owner. The folders are the way of the data: an event is recorded, relayed into jobs, claimed, handled, completed.
+#![forbid(unsafe_code)]
+
+mod error; // what can go wrong, in the words of those who ask
+pub mod pg; // connections, statements, migrations; no table names
+mod record; // 1 · an event commits with its cause
+mod relay; // 2 · and becomes one job for each subscription
+mod job; // 3 · which waits, is leased, fails, waits again
+mod handle; // 4 · a handler runs under a lease and gives a verdict
+mod complete; // 5 · the verdict is written once, fenced
+pub mod inspect; // the operator's view over 1 to 5
+mod run; // keeps the loops alive and stops them in order
+mod declare; // kinds, types and subscriptions, handed over at construction
+
+pub use postrider_contract as contract;
+pub use postrider_contract::{
+    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, NewEvent, Payload, Refused, Retry, SubscriptionSpec,
+    Timestamp, Verdict,
+};
+
+pub use declare::{Builder, Kind, Subscription};
+pub use error::{BoxError, Error, Fut};
+pub use handle::{Answer, Context, Handler, handler};
+pub use job::{Enqueued, Job, Jobs, NewJob};
+pub use pg::migrate;
+pub use pg::{Arg, Row, Statement, Tx};
+pub use record::{Recorded, Recorder, Resolution};
+pub use run::{Bus, Clock, Dice, Figures, Running, Settings, Stopped};
+
+/// Every statement of the library, for the test that prepares them on a real Postgres.
+#[doc(hidden)]
+pub fn statements() -> Vec<&'static Statement> {
+    [
+        pg::STATEMENTS,
+        record::STATEMENTS,
+        relay::STATEMENTS,
+        job::STATEMENTS,
+        complete::STATEMENTS,
+        inspect::STATEMENTS,
+        run::STATEMENTS,
+        declare::STATEMENTS,
+    ]
+    .concat()
+}

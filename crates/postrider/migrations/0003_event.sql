@@ -1,0 +1,148 @@
+-- The log of events, insert only, and the doors that write it.
+-- Locks: none that matter, everything here is new.
+-- By hand on a large table: nothing.
+
+create table postrider.event (
+    -- before seq: a row's transaction has its id before its seq is drawn, so that nobody can see a drawn seq, find no open
+    -- transaction, and conclude that there is nothing to wait for
+    xid         xid8        not null default pg_current_xact_id(),
+    seq         bigint      not null primary key,
+    id          uuid        not null,
+    recorded_at timestamptz not null,
+    occurred_at timestamptz not null,
+    type        text collate "C" not null,
+    owner       text collate "C" not null default '',
+    subject     text        not null,
+    cause       uuid,
+    traceparent text,
+    data        json        not null
+) partition by range (seq);
+create index event_cut on postrider.event (xid, seq);
+
+insert into postrider.partitioned (name, unit) values ('event', 'event');
+select postrider.make_partitions('event');
+
+create table postrider.idempotency (
+    owner    text        not null,
+    key      text        not null,
+    event_id uuid        not null,
+    until    timestamptz not null,
+    primary key (owner, key)
+);
+create index idempotency_expired on postrider.idempotency (until);
+
+-- A UUID of version 7 that carries the seq in its last 62 bits, so that an event is found by its primary key.
+create function postrider.event_id(recorded_at timestamptz, seq bigint) returns uuid
+language plpgsql immutable strict set search_path = pg_catalog, pg_temp as $$
+declare
+    us bigint := (extract(epoch from recorded_at) * 1000000)::bigint;
+begin
+    -- RFC 9562, method 3: the sub-millisecond part in rand_a keeps ids of one millisecond in order
+    return (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
+        || to_hex(seq | (-9223372036854775808)))::uuid;
+end $$;
+
+create function postrider.event_seq(id uuid) returns bigint
+language sql immutable strict set search_path = pg_catalog, pg_temp
+return ('x' || right(replace(id::text, '-', ''), 16))::bit(64)::bigint & 4611686018427387903;
+
+-- Records one event in the caller's transaction. Refuses with PR001 (type, owner, subject), PR002 and PR003 (data),
+-- PR004 (type), PR005 (idempotency_key); writes nothing then.
+create function postrider.record(
+    type text, subject text, data json default '{}', owner text default '', occurred_at timestamptz default null,
+    cause uuid default null, idempotency_key text default null
+) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    tx xid8;
+    new_seq bigint;
+    at timestamptz;
+    new_id uuid;
+    known_id uuid;
+begin
+    if not exists (select from postrider.event_type t where t.name = record.type) then
+        perform postrider.check_name('type', type, true);
+        perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
+            'did you mean ' || (select string_agg(n, ', ') from (
+                select quote_literal(t.name) as n from postrider.event_type t
+                 where split_part(t.name, '.', 1) = split_part(record.type, '.', 1)
+                 order by abs(length(t.name) - length(record.type)), t.name limit 3) near),
+            'declare it first: postrider.declare'));
+    end if;
+    if type like 'postrider.%' or type like 'webhook.%' then
+        perform postrider.check_name('type', type);
+    end if;
+    if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
+        perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
+            'name the thing that the event is about, for example order/42');
+    end if;
+    if owner <> '' or owner is null then
+        perform postrider.check_owner(owner);
+    end if;
+    perform postrider.check_json('data', data);
+
+    tx := pg_current_xact_id();
+    at := clock_timestamp();
+    select (last_value << 46) | nextval('postrider.event_number') into new_seq from postrider.event_epoch;
+    new_id := postrider.event_id(at, new_seq);
+
+    if idempotency_key is not null then
+        if idempotency_key = '' or octet_length(idempotency_key) > 200 then
+            perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+        end if;
+        loop
+            select i.event_id into known_id from postrider.idempotency i
+             where i.owner = record.owner and i.key = idempotency_key and i.until > at;
+            if found then
+                return known_id;
+            end if;
+            delete from postrider.idempotency i
+             where i.owner = record.owner and i.key = idempotency_key and i.until <= at;
+            insert into postrider.idempotency (owner, key, event_id, until)
+            values (record.owner, idempotency_key, new_id, at + interval '24 hours')
+            on conflict do nothing;
+            exit when found;
+        end loop;
+    end if;
+
+    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject,
+            record.cause, record.data);
+    perform postrider.wake('postrider_event');
+    return new_id;
+end $$;
+
+-- Records events in the order of the array; each is an object with the named arguments of postrider.record.
+create function postrider.record_many(events json) returns setof uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    e json;
+    stray text;
+begin
+    if json_typeof(events) is distinct from 'array' then
+        perform postrider.refuse('PR003', 'events', 'it is not an array', 'send an array of objects with type, subject, data');
+    end if;
+    for e in select j from json_array_elements(events) j loop
+        select k into stray from json_object_keys(e) k
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key') limit 1;
+        if found then
+            perform postrider.refuse('PR005', stray, 'it is not an option of an event',
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key');
+        end if;
+        return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
+            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key');
+    end loop;
+end $$;
+
+-- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown (too long ago).
+create function postrider.resolve(xid text) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if xid !~ '^[0-9]{1,20}$' then
+        perform postrider.refuse('PR005', 'xid', 'it is not a transaction id', 'pass what pg_current_xact_id() told');
+    end if;
+    return coalesce(pg_xact_status(xid::xid8), 'unknown');
+exception when invalid_parameter_value then
+    -- a transaction id that this cluster has not given out yet: another cluster, or one that lost its tail in a failover
+    return 'unknown';
+end $$;

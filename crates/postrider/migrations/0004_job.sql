@@ -1,0 +1,221 @@
+-- Jobs: a job's state is where its id is. The wide row is written once; what moves is narrow.
+-- Locks: none that matter, everything here is new.
+-- By hand on a large table: nothing.
+--
+-- A job's id is epoch << 46 | number << 2 | class. So it tells its partition: class = id & 3.
+
+create table postrider.job (
+    class        smallint    not null,
+    id           bigint      not null,
+    kind         text collate "C" not null,
+    queue        text        not null,
+    priority     smallint    not null,
+    max_attempts smallint    not null,
+    owner        text collate "C" not null default '',
+    created_at   timestamptz not null default clock_timestamp(),
+    run_at       timestamptz,
+    order_key    text,
+    limit_key    text,
+    unique_hash  bytea,
+    subscription bigint,
+    event_seq    bigint,
+    args         json        not null default '{}',
+    primary key (class, id)
+) partition by range (class, id);
+
+-- claimable now; pos = id if it was ready when it was made
+create table postrider.ready (
+    queue     text     not null,
+    priority  smallint not null,
+    share     smallint not null,
+    pos       bigint   not null,
+    id        bigint   not null,
+    attempt   smallint not null default 0,
+    losses    smallint not null default 0,
+    flags     smallint not null default 0,
+    order_key text,
+    primary key (queue, priority, share, pos)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1,
+        autovacuum_vacuum_insert_scale_factor = 1);
+create index ready_moved on postrider.ready (id) where pos <> id;
+create index ready_strict on postrider.ready (id) where flags & 8 <> 0;
+
+-- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed
+create table postrider.later (
+    run_at    timestamptz not null,
+    id        bigint      not null,
+    queue     text        not null,
+    priority  smallint    not null,
+    share     smallint    not null,
+    attempt   smallint    not null default 0,
+    losses    smallint    not null default 0,
+    flags     smallint    not null default 0,
+    why       smallint    not null default 0,
+    lease     bigint,
+    order_key text,
+    primary key (run_at, id)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1);
+create index later_moved on postrider.later (id) where why <> 0;
+
+-- waits for something that is not time; key: 'kind:<name>' no live worker knows the kind, 'strict:' runs when nothing like it does
+create table postrider.parked (
+    queue     text     not null,
+    key       text collate "C" not null,
+    pos       bigint   not null,
+    id        bigint   not null,
+    priority  smallint not null,
+    share     smallint not null,
+    attempt   smallint not null default 0,
+    losses    smallint not null default 0,
+    flags     smallint not null default 0,
+    order_key text,
+    primary key (queue, key, pos)
+);
+create index parked_job on postrider.parked (id);
+
+-- a process that works; the only row that is updated in place, once a second
+create table postrider.worker (
+    id         uuid        not null primary key,
+    app        text        not null,
+    version    text        not null,
+    host       text        not null,
+    pid        int         not null,
+    queues     text[]      not null,
+    kinds      text[]      not null,
+    started_at timestamptz not null default clock_timestamp(),
+    beat       bigint      not null default 1,
+    beat_at    timestamptz not null default clock_timestamp()
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
+
+-- running: one row for a claimed batch. `open` is what of it has not ended: the one truth about who runs what. The id is never
+-- given twice, and is worth something only together with the worker, since sequences can go back after an asynchronous failover.
+create sequence postrider.lease_id;
+create table postrider.lease (
+    id         bigint      not null primary key,
+    worker     uuid        not null,
+    call       bigint,
+    claimed_at timestamptz not null default clock_timestamp(),
+    queue      text        not null,
+    ids        bigint[]    not null,
+    positions  bigint[]    not null,
+    attempts   smallint[]  not null,
+    losses     smallint[]  not null,
+    flags      smallint[]  not null,
+    priorities smallint[]  not null,
+    shares     smallint[]  not null,
+    order_keys text[],
+    open       bigint[]    not null
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+create index lease_of_worker on postrider.lease (worker);
+
+-- state: 2 completed, 3 discarded, 4 cancelled.
+-- ended_as: 1 completed, 2 refused (by its handler), 3 exhausted (attempts), 4 lost (with its worker), 5 cancelled.
+-- fault_side: 1 producer, 2 consumer, 3 platform, 4 outside.
+create table postrider.done (
+    class       smallint    not null,
+    id          bigint      not null,
+    finished_at timestamptz not null default clock_timestamp(),
+    started_at  timestamptz,
+    lease       bigint,
+    state       smallint    not null,
+    ended_as    smallint    not null,
+    fault_side  smallint,
+    attempt     smallint    not null,
+    reason      text,
+    output      json,
+    primary key (class, id),
+    constraint a_completed_job_has_no_reason check (state <> 2 or reason is null)
+) partition by range (class, id);
+
+-- every attempt that ended in another way than completed; outcome: 2 failed, 3 lost, 4 refused
+create table postrider.attempt (
+    class      smallint    not null,
+    id         bigint      not null,
+    lease      bigint      not null,
+    attempt    smallint    not null,
+    outcome    smallint    not null,
+    started_at timestamptz not null,
+    ended_at   timestamptz not null default clock_timestamp(),
+    error      text,
+    primary key (class, id, lease)
+) partition by range (class, id);
+
+insert into postrider.partitioned (name, unit) values ('job', 'job'), ('done', 'job'), ('attempt', 'job');
+select postrider.make_partitions(name) from postrider.partitioned where unit = 'job';
+
+-- Puts one job into the caller's transaction. Refuses with PR001 (kind, queue, owner), PR002 and PR003 (args), PR004 (kind),
+-- PR005 (priority, max_attempts); writes nothing then. A run_at in the past means now.
+create function postrider.enqueue(
+    kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
+    run_at timestamptz default null, owner text default ''
+) returns table (id bigint, fresh boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+    k postrider.kind;
+    new_id bigint;
+    new_queue text;
+    new_priority smallint;
+begin
+    select * into k from postrider.kind where name = enqueue.kind;
+    if not found then
+        perform postrider.check_name('kind', kind, true);
+        perform postrider.refuse('PR004', 'kind', format('%L was never declared', kind), coalesce(
+            'did you mean ' || (select string_agg(n, ', ') from (
+                select quote_literal(e.name) as n from postrider.kind e
+                 where split_part(e.name, '.', 1) = split_part(enqueue.kind, '.', 1)
+                 order by abs(length(e.name) - length(enqueue.kind)), e.name limit 3) near),
+            'declare it first: postrider.declare'));
+    end if;
+    perform postrider.check_name('kind', kind);
+    if queue is not null then
+        perform postrider.check_name('queue', queue, true);
+    end if;
+    if priority not between 1 and 4 then
+        perform postrider.refuse('PR005', 'priority', format('%s is not a priority', priority), 'use 1 (first) to 4 (last)');
+    end if;
+    if max_attempts not between 1 and 1000 then
+        perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', max_attempts), 'use 1 to 1000');
+    end if;
+    perform postrider.check_owner(owner);
+    perform postrider.check_json('args', args);
+
+    select (last_value << 46) | (nextval('postrider.job_number') << 2) | k.class into new_id from postrider.job_epoch;
+    new_queue := coalesce(queue, k.queue);
+    new_priority := coalesce(priority, k.priority);
+    if run_at <= clock_timestamp() then
+        run_at := null;
+    end if;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, args)
+    values (k.class, new_id, kind, new_queue, new_priority, coalesce(max_attempts, k.max_attempts), owner, run_at, args);
+    if run_at is null then
+        insert into postrider.ready (queue, priority, share, pos, id) values (new_queue, new_priority, 0, new_id, new_id);
+        perform postrider.wake('postrider_job');
+    else
+        insert into postrider.later (run_at, id, queue, priority, share) values (run_at, new_id, new_queue, new_priority, 0);
+    end if;
+    return query select new_id, true;
+end $$;
+
+-- Enqueues in the order of the array; each element is an object with the named arguments of postrider.enqueue.
+create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+    j json;
+    stray text;
+begin
+    if json_typeof(jobs) is distinct from 'array' then
+        perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
+    end if;
+    for j in select e from json_array_elements(jobs) e loop
+        select k into stray from json_object_keys(j) k
+         where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
+        if found then
+            perform postrider.refuse('PR005', stray, 'it is not an option of a job',
+                'use kind, args, queue, priority, max_attempts, run_at, owner');
+        end if;
+        return query select e.id, e.fresh from postrider.enqueue(j ->> 'kind', coalesce(j -> 'args', '{}'), j ->> 'queue',
+            (j ->> 'priority')::int, (j ->> 'max_attempts')::int, (j ->> 'run_at')::timestamptz, coalesce(j ->> 'owner', '')) e;
+    end loop;
+end $$;

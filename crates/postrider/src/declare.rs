@@ -1,0 +1,337 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use postrider_contract::{
+    Code, EventTypeSpec, KindSpec, Pattern, Payload, Refused, Retry, SubscriptionSpec, check_name, check_owner,
+    check_public_name,
+};
+use serde_json::json;
+use sqlx::{Connection, PgPool};
+
+use crate::error::Error;
+use crate::handle::{Handler, Registered, Registry};
+use crate::migrate::{self, Component};
+use crate::pg::{Arg, Statement, Tx, connect};
+use crate::run::{Bus, Clock, Dice, Parts, Settings};
+
+const DECLARE: Statement = crate::statement!("sql/declare.sql");
+
+pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE];
+
+/// A kind of job, with the handler that runs it in this process, if one does.
+#[derive(Clone)]
+pub struct Kind {
+    spec: KindSpec,
+    handler: Option<Arc<dyn Handler>>,
+    component: bool,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind")
+            .field("spec", &self.spec)
+            .field("handled", &self.handler.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kind {
+    /// A kind with the defaults.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::spec(KindSpec::new(name))
+    }
+
+    /// A kind as specified.
+    pub fn spec(spec: KindSpec) -> Self {
+        Self { spec, handler: None, component: false }
+    }
+
+    /// A kind of a component of Postrider itself, whose name is reserved.
+    pub fn component(spec: KindSpec) -> Self {
+        Self { spec, handler: None, component: true }
+    }
+
+    /// The same kind, run by this process.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
+        self.handler = Some(handler);
+        self
+    }
+}
+
+/// A subscription, with the handler that runs its jobs in this process, if one does.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    spec: SubscriptionSpec,
+    kind: Option<Kind>,
+}
+
+impl Subscription {
+    /// A subscription of every owner's events that match one of the patterns; its jobs are of a kind with the same name.
+    pub fn new<T: Into<String>>(name: impl Into<String>, types: impl IntoIterator<Item = T>) -> Self {
+        let name = name.into();
+        Self { kind: Some(Kind::new(name.clone())), spec: SubscriptionSpec::new(name, types) }
+    }
+
+    /// A subscription as specified, whose kind is declared elsewhere.
+    pub fn spec(spec: SubscriptionSpec) -> Self {
+        Self { spec, kind: None }
+    }
+
+    /// The same subscription, whose own kind is as specified; the name is the subscription's.
+    #[must_use]
+    pub fn kind(mut self, spec: KindSpec) -> Self {
+        self.spec.kind.clone_from(&spec.name);
+        self.kind = Some(Kind { spec, handler: self.kind.and_then(|kind| kind.handler), component: false });
+        self
+    }
+
+    /// The same subscription, handled by this process.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
+        let kind = self.kind.unwrap_or_else(|| Kind::new(self.spec.kind.clone()));
+        self.kind = Some(kind.handler(handler));
+        self
+    }
+}
+
+/// Collects what an application declares; [`Builder::build`] checks all of it at once.
+#[derive(Debug)]
+pub struct Builder {
+    pool: PgPool,
+    app: String,
+    generation: i64,
+    types: Vec<EventTypeSpec>,
+    kinds: Vec<Kind>,
+    subscriptions: Vec<SubscriptionSpec>,
+    concurrency: BTreeMap<String, usize>,
+    settings: Settings,
+    clock: Clock,
+    dice: Dice,
+}
+
+impl Builder {
+    pub(crate) fn new(pool: PgPool) -> Self {
+        Self {
+            pool,
+            app: String::new(),
+            generation: 0,
+            types: Vec::new(),
+            kinds: Vec::new(),
+            subscriptions: Vec::new(),
+            concurrency: BTreeMap::new(),
+            settings: Settings::default(),
+            clock: Clock::system(),
+            dice: Dice::random(),
+        }
+    }
+
+    /// The application's name, shown with what it declares.
+    #[must_use]
+    pub fn app(mut self, name: impl Into<String>) -> Self {
+        self.app = name.into();
+        self
+    }
+
+    /// The generation of its declarations: where two processes declare one name in two ways, the higher one wins, and equal ones
+    /// refuse to start. Default: 0.
+    #[must_use]
+    pub fn generation(mut self, generation: i64) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Declares event types.
+    #[must_use]
+    pub fn types<T: Into<EventTypeSpec>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
+        self.types.extend(types.into_iter().map(Into::into));
+        self
+    }
+
+    /// Declares kinds of job.
+    #[must_use]
+    pub fn kinds(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
+        self.kinds.extend(kinds);
+        self
+    }
+
+    /// Declares subscriptions.
+    #[must_use]
+    pub fn subscriptions(mut self, subscriptions: impl IntoIterator<Item = Subscription>) -> Self {
+        for subscription in subscriptions {
+            self.kinds.extend(subscription.kind);
+            self.subscriptions.push(subscription.spec);
+        }
+        self
+    }
+
+    /// How many jobs of a queue this process runs at a time.
+    #[must_use]
+    pub fn concurrency(mut self, queue: impl Into<String>, jobs: usize) -> Self {
+        self.concurrency.insert(queue.into(), jobs);
+        self
+    }
+
+    /// How this process takes part.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The dice that spread retries; for tests.
+    #[must_use]
+    pub fn dice(mut self, dice: Dice) -> Self {
+        self.dice = dice;
+        self
+    }
+
+    /// Checks everything and declares it, all or nothing. The schema must be up to date: see [`crate::migrate`].
+    pub async fn build(self) -> Result<Bus, Error> {
+        let refused = self.refusals();
+        if !refused.is_empty() {
+            return Err(Error::Declarations(refused));
+        }
+        migrate::check(&self.pool, &[Component::Core]).await?;
+        self.declare().await?;
+        let mut registry = Registry::default();
+        for kind in self.kinds {
+            if let Some(handler) = kind.handler {
+                let KindSpec { name, queue, timeout, retry, .. } = kind.spec;
+                registry.insert(name, Registered { handler, queue, timeout, retry });
+            }
+        }
+        Ok(Bus::new(Parts {
+            pool: self.pool,
+            app: self.app,
+            registry,
+            concurrency: self.concurrency,
+            settings: self.settings,
+            clock: self.clock,
+            dice: self.dice,
+        }))
+    }
+
+    fn refusals(&self) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        let mut note = |result: Result<(), Refused>| refused.extend(result.err());
+        let mut names = BTreeSet::new();
+        for spec in &self.types {
+            note(check_public_name("type", &spec.name));
+            note(once(&mut names, "type", &spec.name));
+        }
+        names.clear();
+        for kind in &self.kinds {
+            note(check_kind(kind));
+            note(once(&mut names, "kind", &kind.spec.name));
+        }
+        names.clear();
+        for spec in &self.subscriptions {
+            note(check_public_name("subscription", &spec.name));
+            note(once(&mut names, "subscription", &spec.name));
+            note(check_owner(&spec.owner));
+            if spec.types.is_empty() {
+                note(Err(option(
+                    "types",
+                    format!("subscription {:?} names no event type", spec.name),
+                    "give at least one",
+                )));
+            }
+            spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
+        }
+        let queues: BTreeSet<&str> =
+            self.kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str()).collect();
+        for (queue, jobs) in &self.concurrency {
+            if !queues.contains(queue.as_str()) {
+                let message = format!("no kind with a handler waits in queue {queue:?}");
+                note(Err(option("concurrency", message, "name a queue of a handled kind")));
+            }
+            if *jobs == 0 {
+                note(Err(option("concurrency", format!("queue {queue:?} may run no job at all"), "use 1 or more")));
+            }
+        }
+        if self.settings.dead_after < self.settings.beat * 3 {
+            note(Err(option(
+                "dead_after",
+                "it is shorter than three beats".to_owned(),
+                "use at least three times `beat`",
+            )));
+        }
+        refused
+    }
+
+    async fn declare(&self) -> Result<(), Error> {
+        let failed = |e| Error::from_sqlx(DECLARE.name, e);
+        let kinds = |component: bool| -> Vec<_> {
+            let those = self.kinds.iter().filter(|kind| kind.component == component);
+            those.map(|kind| kind_json(&kind.spec)).collect()
+        };
+        let own = json!({ "app": self.app, "own": true, "kinds": kinds(true) });
+        let public = json!({
+            "app": self.app,
+            "generation": self.generation,
+            "types": self.types,
+            "kinds": kinds(false),
+            "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
+        });
+        let mut connection = connect(&self.pool.connect_options()).await?;
+        let mut tx = connection.begin().await.map_err(failed)?;
+        for declarations in [own, public] {
+            let text = Payload::of_trusted(&declarations)?;
+            tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
+        }
+        tx.commit().await.map_err(failed)?;
+        let _ = connection.close().await;
+        Ok(())
+    }
+}
+
+fn kind_json(spec: &KindSpec) -> serde_json::Value {
+    let retry = match &spec.retry {
+        Retry::Backoff { first, most } => json!({ "first_ms": ms(*first), "most_ms": ms(*most) }),
+        Retry::Steps(steps) => json!({ "steps_ms": steps.iter().copied().map(ms).collect::<Vec<_>>() }),
+    };
+    json!({
+        "name": spec.name, "queue": spec.queue, "priority": spec.priority, "max_attempts": spec.max_attempts,
+        "timeout_ms": ms(spec.timeout), "retry": retry, "class": spec.class,
+    })
+}
+
+fn subscription_json(spec: &SubscriptionSpec) -> serde_json::Value {
+    json!({
+        "name": spec.name, "types": spec.types, "kind": spec.kind, "owner": spec.owner, "delay_ms": ms(spec.delay),
+    })
+}
+
+fn ms(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn option(field: &str, message: String, remedy: &str) -> Refused {
+    Refused::new(Code::Option, field, message, remedy)
+}
+
+fn once(names: &mut BTreeSet<String>, field: &str, name: &str) -> Result<(), Refused> {
+    if names.insert(name.to_owned()) {
+        return Ok(());
+    }
+    Err(Refused::new(Code::Conflict, field, format!("{name:?} is declared twice"), "declare it once"))
+}
+
+fn check_kind(kind: &Kind) -> Result<(), Refused> {
+    let spec = &kind.spec;
+    if kind.component { check_name("kind", &spec.name) } else { check_public_name("kind", &spec.name) }?;
+    check_name("queue", &spec.queue)?;
+    if !(1..=4).contains(&spec.priority) {
+        return Err(option("priority", format!("{} of kind {:?} is not one", spec.priority, spec.name), "use 1 to 4"));
+    }
+    if !(1..=1000).contains(&spec.max_attempts) {
+        let message = format!("{} of kind {:?} is out of range", spec.max_attempts, spec.name);
+        return Err(option("max_attempts", message, "use 1 to 1000"));
+    }
+    if spec.timeout.as_millis() == 0 {
+        return Err(option("timeout", format!("kind {:?} gives its attempts no time", spec.name), "use 1 ms or more"));
+    }
+    Ok(())
+}

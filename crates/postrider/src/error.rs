@@ -1,0 +1,107 @@
+use std::pin::Pin;
+
+use postrider_contract::{Code, Refused};
+
+/// Any error, as a handler may return it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The future of a port: boxed by hand, so that ports stay dyn-safe without a macro.
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// What can go wrong between the library and its database.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input was refused; nothing was written.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Several declarations were refused, all of them named.
+    #[error("{} declarations were refused: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | "))]
+    Declarations(Vec<Refused>),
+    /// The database answered with an error.
+    #[error("the database refused {statement}")]
+    Database {
+        /// The file of the statement.
+        statement: &'static str,
+        /// What the driver told.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// No connection could be made or kept.
+    #[error("no connection to the database")]
+    Connection(#[source] sqlx::Error),
+    /// The database did not answer in time; what it did is not known.
+    #[error("the database did not answer {statement} within {seconds} s")]
+    Timeout {
+        /// The file of the statement.
+        statement: &'static str,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// A row was not what the statement promises.
+    #[error("{statement}: column {column} is not {expected}")]
+    Row {
+        /// The file of the statement.
+        statement: &'static str,
+        /// The column, counted from 0.
+        column: usize,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// The migrations cannot be applied.
+    #[error("{0}")]
+    Schema(String),
+}
+
+impl Error {
+    pub(crate) fn from_sqlx(statement: &'static str, source: sqlx::Error) -> Self {
+        if let sqlx::Error::Database(db) = &source
+            && let Some(code) = db.code().as_deref().and_then(Code::from_sqlstate)
+            && let Some(pg) = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
+        {
+            let field = pg.column().unwrap_or_default();
+            let message = pg.message();
+            let message = message.strip_prefix(&format!("{field}: ")).unwrap_or(message);
+            return Self::Refused(Refused::new(code, field, message, pg.hint().unwrap_or_default()));
+        }
+        match source {
+            sqlx::Error::Database(_) => Self::Database { statement, source },
+            other => Self::Connection(other),
+        }
+    }
+
+    /// The stable code of a refusal.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused(refused) => Some(refused.code),
+            Self::Declarations(all) => all.first().map(|refused| refused.code),
+            _ => None,
+        }
+    }
+
+    /// Whether trying again later can help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Timeout { .. } => true,
+            Self::Database { source: sqlx::Error::Database(db), .. } => {
+                // 08 connection, 53 resources, 55 not in state (lock timeout), 57 operator intervention, 58 system, 40 serialisation;
+                // 25006: the server became a standby
+                let code = db.code().unwrap_or_default();
+                code == "25006" || ["08", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the connection that told it is of no use any more.
+    pub(crate) fn breaks_connection(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Timeout { .. } => true,
+            Self::Database { source: sqlx::Error::Database(db), .. } => {
+                let code = db.code().unwrap_or_default();
+                code == "25006" || code.starts_with("57P") || code.starts_with("08")
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A handler runs under a lease and gives a verdict. In: a leased job. Out: an outcome, told to completion, exactly one.
+//!
+//! No transaction and no connection of ours is held while a handler runs. A handler only classifies; when to try again is the
+//! job layer's decision.
+
+mod registry;
+mod running;
+mod task;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use postrider_contract::Verdict;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{BoxError, Fut};
+use crate::job::Job;
+use crate::pg::Tx;
+
+pub(crate) use registry::{QueueHook, Registered, Registry};
+pub(crate) use running::Running;
+pub(crate) use task::{Dispatcher, Spawn};
+
+/// The future of a handler.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Verdict, BoxError>> + Send + 'a>>;
+
+/// What an attempt may ask about itself.
+#[derive(Debug, Clone)]
+pub struct Context {
+    stop: CancellationToken,
+}
+
+impl Context {
+    pub(crate) fn new(stop: CancellationToken) -> Self {
+        Self { stop }
+    }
+
+    /// Cancelled when the attempt is to end: its time is over, its lease is lost, or the process stops and the grace has passed.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+}
+
+/// Runs the jobs of a kind. It may be run more than once for one job, so it is idempotent.
+///
+/// `Ok` is a [`Verdict`]; `Err` means: try again on the kind's schedule. A panic is an `Err`.
+pub trait Handler: Send + Sync + 'static {
+    /// Runs one attempt.
+    fn handle<'a>(&'a self, job: &'a Job, cx: &'a Context) -> Answer<'a>;
+
+    /// True if [`Handler::claimed`] is to be called in the transaction of each claim. All handlers of one queue are then claimed in
+    /// an explicit transaction.
+    fn watches_claims(&self) -> bool {
+        false
+    }
+
+    /// Writes what must be durable before the attempt begins, in the transaction that claims the jobs.
+    fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [&'a Job]) -> Fut<'a, ()> {
+        let _ = (tx, jobs);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+struct FromFn<F>(F);
+
+impl<F, Fut> Handler for FromFn<F>
+where
+    F: Fn(Arc<Job>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Verdict, BoxError>> + Send + 'static,
+{
+    fn handle<'a>(&'a self, job: &'a Job, cx: &'a Context) -> Answer<'a> {
+        Box::pin((self.0)(Arc::new(job.clone()), cx.clone()))
+    }
+}
+
+/// A handler from a closure: `handler(|job, cx| async move { Ok(Verdict::Complete) })`.
+pub fn handler<F, Fut>(f: F) -> Arc<dyn Handler>
+where
+    F: Fn(Arc<Job>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Verdict, BoxError>> + Send + 'static,
+{
+    Arc::new(FromFn(f))
+}

@@ -1,0 +1,67 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_contract::Retry;
+
+use super::Handler;
+use crate::error::Fut;
+use crate::job::{ClaimHook, Job};
+use crate::pg::Tx;
+
+/// A handler with what its kind says of it.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) queue: String,
+    pub(crate) timeout: Duration,
+    pub(crate) retry: Retry,
+}
+
+/// The handlers of this process by kind.
+#[derive(Clone, Default)]
+pub(crate) struct Registry(BTreeMap<String, Registered>);
+
+impl Registry {
+    pub(crate) fn insert(&mut self, kind: String, registered: Registered) {
+        self.0.insert(kind, registered);
+    }
+
+    pub(crate) fn get(&self, kind: &str) -> Option<&Registered> {
+        self.0.get(kind)
+    }
+
+    /// Each queue with the kinds that this process runs.
+    pub(crate) fn queues(&self) -> BTreeMap<String, Vec<String>> {
+        let mut queues = BTreeMap::<String, Vec<String>>::new();
+        for (kind, registered) in &self.0 {
+            queues.entry(registered.queue.clone()).or_default().push(kind.clone());
+        }
+        queues
+    }
+
+    /// Whether a handler of the queue watches its claims.
+    pub(crate) fn watches(&self, queue: &str) -> bool {
+        self.0.values().any(|r| r.queue == queue && r.handler.watches_claims())
+    }
+}
+
+/// Calls the handlers that watch the claims of a queue.
+pub(crate) struct QueueHook(pub(crate) Arc<Registry>);
+
+impl ClaimHook for QueueHook {
+    fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [Job]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let mut by_kind = BTreeMap::<&str, Vec<&Job>>::new();
+            for job in jobs {
+                by_kind.entry(&job.kind).or_default().push(job);
+            }
+            for (kind, jobs) in by_kind {
+                if let Some(registered) = self.0.get(kind).filter(|r| r.handler.watches_claims()) {
+                    registered.handler.claimed(tx, &jobs).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! The operator's view: what waits, what runs, what happened last. In: a pool. Out: small, capped answers; no look scans a hot table.
+
+mod pg;
+
+use postrider_contract::Timestamp;
+use serde::Serialize;
+use sqlx::PgPool;
+
+use crate::error::Error;
+use crate::pg::Statement;
+
+pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
+
+/// Counts stop here: a number that reached it means "this many or more".
+pub const COUNT_MOST: u64 = 10_000;
+
+/// The whole bus at a glance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overview {
+    /// Events that were fanned out since the log began.
+    pub relayed: u64,
+    /// Jobs that were made of them.
+    pub fanned_out: u64,
+    /// Jobs that can be claimed now; at most [`COUNT_MOST`].
+    pub ready: u64,
+    /// Jobs that wait for their time: scheduled, retrying, snoozed; at most [`COUNT_MOST`].
+    pub later: u64,
+    /// Of those, jobs that failed before; at most [`COUNT_MOST`].
+    pub retrying: u64,
+    /// Jobs that wait for a worker that knows their kind; at most [`COUNT_MOST`].
+    pub parked: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Live workers.
+    pub workers: u64,
+    /// How long the job that has waited longest to be claimed has been due, in microseconds.
+    pub oldest_ready_micros: Option<u64>,
+}
+
+/// A recorded event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EventRow {
+    /// Its id.
+    pub id: String,
+    /// Its type.
+    pub r#type: String,
+    /// What it is about.
+    pub subject: String,
+    /// Whose it is.
+    pub owner: String,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// The size of its data.
+    pub data_bytes: u64,
+}
+
+/// A job and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobRow {
+    /// Its id.
+    pub id: String,
+    /// Its kind.
+    pub kind: String,
+    /// The queue it waits in.
+    pub queue: String,
+    /// `pending`, `scheduled`, `retryable`, `parked`, `running`, `completed`, `discarded`, `cancelled`.
+    pub state: String,
+    /// Attempts so far.
+    pub attempt: i64,
+    /// Attempts at most.
+    pub max_attempts: i64,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Why it was discarded, or the last error.
+    pub reason: Option<String>,
+}
+
+/// A process that works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkerRow {
+    /// Its id, new for each start.
+    pub id: String,
+    /// Its application.
+    pub app: String,
+    /// Its process.
+    pub pid: i64,
+    /// The queues that it works on.
+    pub queues: String,
+    /// Jobs that it runs.
+    pub running: u64,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it last beat.
+    pub beat_at: Timestamp,
+}
+
+/// The whole bus at a glance.
+pub async fn overview(pool: &PgPool) -> Result<Overview, Error> {
+    pg::overview(pool).await
+}
+
+/// The last events, newest first; at most 200.
+pub async fn events(pool: &PgPool, most: u32) -> Result<Vec<EventRow>, Error> {
+    pg::events(pool, most).await
+}
+
+/// The last jobs, newest first; at most 200.
+pub async fn jobs(pool: &PgPool, most: u32) -> Result<Vec<JobRow>, Error> {
+    pg::jobs(pool, most).await
+}
+
+/// One job; `None` if there is none with this id.
+pub async fn job(pool: &PgPool, id: &str) -> Result<Option<JobRow>, Error> {
+    pg::job(pool, id).await
+}
+
+/// The workers, newest first; at most 200.
+pub async fn workers(pool: &PgPool) -> Result<Vec<WorkerRow>, Error> {
+    pg::workers(pool).await
+}

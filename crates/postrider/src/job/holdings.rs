@@ -1,0 +1,86 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What this worker holds: its leases, and the claim calls whose replies are on their way.
+///
+/// A beat tells both, so that the database can hand back what the worker never received, without taking what it is just receiving.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    last_call: i64,
+    open_calls: BTreeSet<i64>,
+    /// How many jobs of each lease have not been told as ended.
+    leases: BTreeMap<i64, usize>,
+}
+
+impl Holdings {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A claim is about to be sent.
+    pub(crate) fn begin_call(&self) -> i64 {
+        let mut held = self.lock();
+        held.last_call += 1;
+        let call = held.last_call;
+        held.open_calls.insert(call);
+        call
+    }
+
+    /// The reply of a claim is here, with the lease of each job; or it is given up, with none.
+    pub(crate) fn end_call(&self, call: i64, leases: impl IntoIterator<Item = i64>) {
+        let mut held = self.lock();
+        for lease in leases {
+            *held.leases.entry(lease).or_default() += 1;
+        }
+        held.open_calls.remove(&call);
+    }
+
+    /// One job of a lease has been told as ended.
+    pub(crate) fn ended(&self, lease: i64) {
+        let mut held = self.lock();
+        if let Some(open) = held.leases.get_mut(&lease) {
+            *open -= 1;
+            if *open == 0 {
+                held.leases.remove(&lease);
+            }
+        }
+    }
+
+    /// The last call up to which every reply has arrived or is given up, and the leases held.
+    pub(crate) fn snapshot(&self) -> (i64, Vec<i64>) {
+        let held = self.lock();
+        let settled = held.open_calls.first().map_or(held.last_call, |first| first - 1);
+        (settled, held.leases.keys().copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_settled_when_it_and_all_before_it_have_ended() {
+        let holdings = Holdings::default();
+        let (a, b) = (holdings.begin_call(), holdings.begin_call());
+        assert_eq!(holdings.snapshot(), (0, vec![]));
+        holdings.end_call(b, [70, 70]);
+        assert_eq!(holdings.snapshot(), (0, vec![70]), "a is still on its way");
+        holdings.end_call(a, []);
+        assert_eq!(holdings.snapshot(), (2, vec![70]));
+    }
+
+    #[test]
+    fn a_lease_is_held_until_its_last_job_has_ended() {
+        let holdings = Holdings::default();
+        let call = holdings.begin_call();
+        holdings.end_call(call, [7, 7, 8]);
+        holdings.ended(7);
+        assert_eq!(holdings.snapshot().1, vec![7, 8]);
+        holdings.ended(7);
+        holdings.ended(99);
+        assert_eq!(holdings.snapshot().1, vec![8]);
+    }
+}

@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use postrider_contract::{Event, EventId, JobId, Payload, Timestamp};
+use serde::Serialize;
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, Row as _};
+use uuid::Uuid;
+
+use super::probes::Probe;
+use super::{Enqueued, Hook, Job, NewJob};
+use crate::error::Error;
+use crate::pg::{Arg, Statement, Tx};
+
+pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
+const ENQUEUE: Statement = crate::statement!("sql/enqueue.sql");
+
+pub(super) const STATEMENTS: &[&Statement] = &[&CLAIM, &ENQUEUE];
+
+#[derive(Serialize)]
+struct Item<'a> {
+    kind: &'a str,
+    args: &'a Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<i16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at: Option<Timestamp>,
+    owner: &'a str,
+}
+
+/// Jobs in one call: bounds the memory of the statement.
+const ENQUEUE_MOST: usize = 1_000;
+
+pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    for chunk in jobs.chunks(ENQUEUE_MOST) {
+        let items: Vec<Item<'_>> = chunk
+            .iter()
+            .map(|job| Item {
+                kind: &job.kind,
+                args: &job.args,
+                queue: job.queue.as_deref(),
+                priority: job.priority,
+                max_attempts: job.max_attempts,
+                run_at: job.run_at,
+                owner: &job.owner,
+            })
+            .collect();
+        let text = Payload::of_trusted(&items)?;
+        for row in tx.run(&ENQUEUE, &[Arg::Text(text.as_str())]).await? {
+            answers.push(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true" });
+        }
+    }
+    Ok(answers)
+}
+
+/// Who claims, and what it knows how to run.
+#[derive(Debug, Clone)]
+pub(super) struct Claimant {
+    pub(super) worker: Uuid,
+    pub(super) queue: String,
+    pub(super) kinds: Vec<String>,
+}
+
+/// What a claim brought. `more`: nothing was leased although there was something; look again.
+#[derive(Debug, Default)]
+pub(super) struct Claimed {
+    pub(super) jobs: Vec<Job>,
+    pub(super) more: bool,
+}
+
+pub(super) async fn claim(
+    connection: &mut PgConnection,
+    claimant: &Claimant,
+    (call, most): (i64, usize),
+    probe: &Probe,
+    hook: &Hook,
+) -> Result<Claimed, Error> {
+    let failed = |e| Error::from_sqlx(CLAIM.name, e);
+    let Some(hook) = hook else {
+        return claim_alone(connection, claimant, (call, most), probe).await;
+    };
+    let mut tx = connection.begin().await.map_err(failed)?;
+    let claimed = claim_alone(&mut tx, claimant, (call, most), probe).await?;
+    if !claimed.jobs.is_empty() {
+        hook.claimed(&mut *tx, &claimed.jobs).await?;
+    }
+    tx.commit().await.map_err(failed)?;
+    Ok(claimed)
+}
+
+async fn claim_alone(
+    connection: &mut PgConnection,
+    claimant: &Claimant,
+    (call, most): (i64, usize),
+    probe: &Probe,
+) -> Result<Claimed, Error> {
+    let failed = |e| Error::from_sqlx(CLAIM.name, e);
+    let rows = CLAIM
+        .query()
+        .bind(claimant.worker)
+        .bind(call)
+        .bind(claimant.queue.clone())
+        .bind(claimant.kinds.clone())
+        .bind(i32::try_from(most).unwrap_or(i32::MAX))
+        .bind(probe.priorities.clone())
+        .bind(vec![0_i16; probe.priorities.len()])
+        .bind(probe.positions.clone())
+        .fetch_all(connection)
+        .await
+        .map_err(failed)?;
+    let mut claimed = Claimed::default();
+    for row in &rows {
+        match row.try_get::<Option<i64>, _>(0).map_err(failed)? {
+            Some(lease) => claimed.jobs.push(job(row, lease, &claimant.queue).map_err(failed)?),
+            None => claimed.more = true,
+        }
+    }
+    Ok(claimed)
+}
+
+fn job(row: &PgRow, lease: i64, queue: &str) -> Result<Job, sqlx::Error> {
+    let key: i64 = row.try_get(1)?;
+    let event = match row.try_get::<Option<Uuid>, _>(11)? {
+        None => None,
+        Some(id) => Some(Event {
+            id: EventId::from_uuid(id),
+            r#type: row.try_get(12)?,
+            owner: row.try_get(13)?,
+            subject: row.try_get(14)?,
+            cause: row.try_get::<Option<Uuid>, _>(15)?.map(EventId::from_uuid),
+            occurred_at: Timestamp::from_micros(row.try_get(16)?),
+            recorded_at: Timestamp::from_micros(row.try_get(17)?),
+            data: Payload::trusted(row.try_get::<String, _>(18)?),
+        }),
+    };
+    Ok(Job {
+        id: JobId::new(key.to_string()),
+        key,
+        lease,
+        attempt: row.try_get(2)?,
+        kind: row.try_get(3)?,
+        priority: row.try_get(4)?,
+        pos: row.try_get(5)?,
+        max_attempts: row.try_get(6)?,
+        owner: row.try_get(7)?,
+        created_at: Timestamp::from_micros(row.try_get(8)?),
+        args: Payload::trusted(row.try_get::<String, _>(9)?),
+        subscription: row.try_get(10)?,
+        queue: queue.to_owned(),
+        event,
+    })
+}
+
+/// How long a claim that failed for a passing reason waits for its next try.
+pub(super) fn pause_after_error(errors: u32) -> Duration {
+    Duration::from_millis(100).saturating_mul(2_u32.saturating_pow(errors.min(10))).min(Duration::from_secs(5))
+}

@@ -1,0 +1,9 @@
+-- Leases up to $5 jobs of queue $3 and kinds $4 to worker $1, from each probe's low-water position on.
+-- Called by: job/task.rs, once for each batch of free slots.
+-- Locks: the ready rows that it takes, skipping held ones; the new lease rows.
+-- Index: ready_pkey, job_pkey, event_pkey.
+select lease, id, attempt, kind, priority, pos, max_attempts, owner,
+       (extract(epoch from created_at) * 1000000)::bigint, args::text, subscription,
+       event_id, event_type, event_owner, event_subject, event_cause,
+       (extract(epoch from occurred_at) * 1000000)::bigint, (extract(epoch from recorded_at) * 1000000)::bigint, data::text
+  from postrider.claim($1::uuid, $2::bigint, $3::text, $4::text[], $5::int, $6::smallint[], $7::smallint[], $8::bigint[])

@@ -1,0 +1,24 @@
+//! Connections, statements, errors and migrations. In: SQL files. Out: rows. No table is named here but the migrator's own.
+
+mod statement; // one statement, one file
+mod tx; // the caller's transaction, whatever its driver
+mod link; // a connection of our own that comes back
+mod listen; // wake-ups
+pub mod migrate; // the schema
+
+pub use statement::Statement;
+pub use tx::{Arg, Row, Tx};
+
+pub(crate) use link::{Link, connect};
+pub(crate) use listen::{Wake, listen};
+
+pub(crate) const STATEMENTS: &[&Statement] =
+    &[&link::READ_COMMITTED, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];
+
+/// A statement from a `.sql` file beside the calling one.
+#[macro_export]
+macro_rules! statement {
+    ($path:literal) => {
+        $crate::Statement { name: $path, sql: include_str!($path) }
+    };
+}

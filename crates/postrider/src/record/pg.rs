@@ -1,0 +1,41 @@
+use postrider_contract::NewEvent;
+
+use super::{Recorded, Resolution};
+use crate::error::Error;
+use crate::pg::{Arg, Statement, Tx};
+
+const RECORD: Statement = crate::statement!("sql/record.sql");
+const RESOLVE: Statement = crate::statement!("sql/resolve.sql");
+
+pub(super) const STATEMENTS: &[&Statement] = &[&RECORD, &RESOLVE];
+
+pub(super) async fn record(tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded, Error> {
+    let occurred_at = event.occurred_at.map(|at| at.to_string());
+    let cause = event.cause.map(|id| id.to_string());
+    let args = [
+        Arg::Text(&event.r#type),
+        Arg::Text(&event.subject),
+        Arg::Text(event.data.as_str()),
+        Arg::Text(&event.owner),
+        occurred_at.as_deref().map_or(Arg::Null, Arg::Text),
+        cause.as_deref().map_or(Arg::Null, Arg::Text),
+        event.idempotency_key.as_deref().map_or(Arg::Null, Arg::Text),
+    ];
+    let rows = tx.run(&RECORD, &args).await?;
+    let wrong = |column, expected| Error::Row { statement: RECORD.name, column, expected };
+    let row = rows.first().ok_or(wrong(0, "one row"))?;
+    Ok(Recorded {
+        id: row.text(0)?.parse().map_err(|_| wrong(0, "a uuid"))?,
+        xid: row.text(1)?.parse().map_err(|_| wrong(1, "a transaction id"))?,
+    })
+}
+
+pub(super) async fn resolve(tx: &mut dyn Tx, xid: u64) -> Result<Resolution, Error> {
+    let rows = tx.run(&RESOLVE, &[Arg::Text(&xid.to_string())]).await?;
+    Ok(match rows.first().and_then(|row| row.opt(0)) {
+        Some("committed") => Resolution::Committed,
+        Some("aborted") => Resolution::Aborted,
+        Some("in progress") => Resolution::InProgress,
+        _ => Resolution::Unknown,
+    })
+}

@@ -1,0 +1,27 @@
+//! Each committed event becomes one job for each matching subscription. In: the log. Out: jobs and a cut row, in one transaction.
+//!
+//! The log is read by the difference of two snapshots, so that an event that commits late is never passed over and a long
+//! transaction elsewhere delays nothing. One relay works at a time; the others find it busy and wait for the next hint.
+
+mod decide;
+mod pg;
+mod task;
+
+use crate::pg::Statement;
+
+pub(crate) use task::{Relay, run};
+
+pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    pub(crate) events: u64,
+    pub(crate) jobs: u64,
+    /// There is more to take at once.
+    pub(crate) more: bool,
+    /// Transactions were open that may still bring events.
+    pub(crate) open_writers: bool,
+    /// Another relay was at it.
+    pub(crate) busy: bool,
+}

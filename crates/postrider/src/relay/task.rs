@@ -1,0 +1,75 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::{decide, pg};
+use crate::pg::{Link, Wake};
+
+/// Events in one pass: large enough to spread its cost, small enough to commit in some tens of milliseconds.
+const SLICE: i32 = 2_000;
+/// How long a relay that found another one at work leaves it alone.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The relay of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Relay {
+    /// Events taken by this process.
+    pub(crate) events: AtomicU64,
+    /// Jobs made of them.
+    pub(crate) jobs: AtomicU64,
+}
+
+/// Relays until stopped.
+pub(crate) async fn run(relay: Arc<Relay>, mut link: Link, wake: Arc<Wake>, stop: CancellationToken) {
+    let mut quiet = 0;
+    let mut refused = false;
+    while !stop.is_cancelled() {
+        let pass = link
+            .run(&pg::RELAY, |mut connection| async move {
+                let pass = pg::relay(&mut connection, SLICE).await;
+                (connection, pass)
+            })
+            .await;
+        let next = match pass {
+            Ok(pass) => {
+                refused = false;
+                relay.events.fetch_add(pass.events, Ordering::Relaxed);
+                relay.jobs.fetch_add(pass.jobs, Ordering::Relaxed);
+                if pass.jobs > 0 {
+                    wake.jobs();
+                }
+                quiet = if pass.events > 0 { 0 } else { quiet + 1 };
+                if pass.busy {
+                    decide::Next::After(BUSY_PAUSE)
+                } else {
+                    decide::next(pass, quiet, wake.listening.load(Ordering::Relaxed))
+                }
+            }
+            Err(failure) => {
+                if !failure.is_transient() && !refused {
+                    refused = true;
+                    error!(error = ?failure, "the relay cannot go on: {failure}");
+                }
+                decide::Next::After(Duration::from_secs(1))
+            }
+        };
+        let woken = wake.relay.notified();
+        match next {
+            decide::Next::Again => {}
+            decide::Next::After(pause) => tokio::select! {
+                () = stop.cancelled() => break,
+                () = woken => quiet = 0,
+                () = sleep(pause) => {}
+            },
+            decide::Next::Hint => tokio::select! {
+                () = stop.cancelled() => break,
+                () = woken => quiet = 0,
+            },
+        }
+    }
+    link.close().await;
+}

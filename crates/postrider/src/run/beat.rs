@@ -1,0 +1,172 @@
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::figures::Counters;
+use super::pg::{self, Answer, Beat, Report};
+use super::watch::Watch;
+use super::{Clock, Settings};
+use crate::handle::Dispatcher;
+use crate::job::Holdings;
+use crate::pg::{Link, Wake};
+
+/// No two beats are nearer than this.
+const GAP_MIN: Duration = Duration::from_millis(20);
+
+/// When something that this process put off becomes due.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    at: Mutex<Option<Duration>>,
+    changed: Notify,
+}
+
+impl Due {
+    pub(super) fn put_off(&self, until: Duration) {
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.is_none_or(|known| until < known) {
+            *at = Some(until);
+            self.changed.notify_one();
+        }
+    }
+
+    fn take(&self) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn get(&self) -> Option<Duration> {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The beat of this worker. It has a thread, a runtime and a connection of its own: a handler that blocks every thread of the
+/// application may not cost it its leases.
+pub(super) struct Beater {
+    pub(super) worker: Uuid,
+    pub(super) app: String,
+    pub(super) settings: Settings,
+    pub(super) queues: Vec<String>,
+    pub(super) kinds: Vec<String>,
+    pub(super) holdings: Arc<Holdings>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) wake: Arc<Wake>,
+    pub(super) wake_queue: HashMap<String, Arc<Notify>>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) due: Arc<Due>,
+    pub(super) clock: Clock,
+}
+
+impl Beater {
+    /// Beats until stopped; then says goodbye.
+    pub(super) async fn run(self, mut link: Link, stop: CancellationToken) {
+        let mut watch = Watch::new(self.settings.dead_after);
+        let mut dead = Vec::new();
+        let mut event_number = i64::MIN;
+        loop {
+            let started = self.clock.monotonic();
+            self.due.take();
+            let report = self.report(std::mem::take(&mut dead));
+            let worker = self.worker;
+            let answer = link
+                .run(&pg::TICK, |mut connection| async {
+                    let answer = pg::tick(&mut connection, worker, &report).await;
+                    (connection, answer)
+                })
+                .await;
+            let mut pause = self.settings.beat;
+            match answer {
+                Ok(answer) => {
+                    let others: Vec<(Uuid, i64)> = answer.others.iter().map(|o| (o.worker, o.beat)).collect();
+                    dead = watch.observe(&others, self.clock.monotonic());
+                    if answer.event_number != event_number {
+                        event_number = answer.event_number;
+                        self.wake.relay.notify_one();
+                    }
+                    self.heed(&answer);
+                    if let Some(due) = answer.due_in_ms {
+                        pause = pause.min(Duration::from_millis(due));
+                    }
+                }
+                Err(failure) => {
+                    watch.blind();
+                    if !failure.is_transient() {
+                        warn!(error = ?failure, "the beat of this worker fails: {failure}");
+                    }
+                }
+            }
+            self.dispatcher.tell_stuck();
+            if self.rest(started + pause.max(GAP_MIN), &stop).await {
+                break;
+            }
+        }
+        let worker = self.worker;
+        let left = link
+            .run(&pg::LEAVE, |mut connection| async move {
+                let left = pg::leave(&mut connection, worker).await;
+                (connection, left)
+            })
+            .await;
+        if let Err(failure) = left {
+            info!(error = ?failure, "no goodbye to the database: what is still leased runs again elsewhere");
+        }
+        link.close().await;
+    }
+
+    /// Sleeps until a moment, or until something becomes due before it. True if stopped.
+    async fn rest(&self, until: Duration, stop: &CancellationToken) -> bool {
+        loop {
+            let until = self.due.get().map_or(until, |due| due.min(until));
+            let left = until.saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return stop.is_cancelled();
+            }
+            tokio::select! {
+                () = stop.cancelled() => return true,
+                () = self.due.changed.notified() => {}
+                () = sleep(left) => {}
+            }
+        }
+    }
+
+    fn report(&self, dead: Vec<(Uuid, i64)>) -> Report {
+        let (settled, held) = self.holdings.snapshot();
+        Report {
+            app: self.app.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            host: std::env::var("HOSTNAME").unwrap_or_default(),
+            pid: std::process::id(),
+            queues: self.queues.clone(),
+            kinds: self.kinds.clone(),
+            held,
+            settled,
+            dead: dead.into_iter().map(|(worker, beat)| Beat { worker, beat }).collect(),
+        }
+    }
+
+    fn heed(&self, answer: &Answer) {
+        for &lease in &answer.lost {
+            let cancelled = self.dispatcher.running.lose(lease);
+            if cancelled > 0 {
+                warn!(lease, "lease {lease} was lost: {cancelled} attempts are cancelled");
+            }
+        }
+        if answer.handed_back > 0 {
+            info!("{} jobs were handed back: their claim was never received", answer.handed_back);
+        }
+        if answer.rescued > 0 {
+            self.counters.rescued.fetch_add(answer.rescued, Ordering::Relaxed);
+            warn!("{} jobs of dead workers were put back", answer.rescued);
+        }
+        for queue in &answer.ready {
+            if let Some(woken) = self.wake_queue.get(queue) {
+                woken.notify_one();
+            }
+        }
+    }
+}

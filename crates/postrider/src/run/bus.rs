@@ -1,0 +1,89 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sqlx::PgPool;
+
+use super::figures::{Counters, Figures};
+use super::{Clock, Dice, Running, Settings};
+use crate::declare::Builder;
+use crate::error::Error;
+use crate::handle::Registry;
+use crate::job::Jobs;
+use crate::record::Recorder;
+
+/// Everything of one application, wired: what it declares, what it handles, and the pool that it uses.
+pub struct Bus {
+    pub(super) pool: PgPool,
+    pub(super) app: String,
+    pub(super) registry: Arc<Registry>,
+    pub(super) concurrency: BTreeMap<String, usize>,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    pub(super) dice: Dice,
+    pub(super) counters: Arc<Counters>,
+    started: AtomicBool,
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bus").field("app", &self.app).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What the builder hands over.
+pub(crate) struct Parts {
+    pub(crate) pool: PgPool,
+    pub(crate) app: String,
+    pub(crate) registry: Registry,
+    pub(crate) concurrency: BTreeMap<String, usize>,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) dice: Dice,
+}
+
+impl Bus {
+    /// Starts the declaration of an application over its pool. The pool is used for its options: the bus opens a few connections of its
+    /// own, so that handlers that use up the pool cost it no lease.
+    pub fn builder(pool: PgPool) -> Builder {
+        Builder::new(pool)
+    }
+
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            pool: parts.pool,
+            app: parts.app,
+            registry: Arc::new(parts.registry),
+            concurrency: parts.concurrency,
+            settings: parts.settings,
+            clock: parts.clock,
+            dice: parts.dice,
+            counters: Arc::default(),
+            started: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes events into the caller's transaction.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new()
+    }
+
+    /// Enqueues jobs, in the caller's transaction or in one of its own.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.pool.clone())
+    }
+
+    /// What this process has done so far.
+    pub fn figures(&self) -> Figures {
+        self.counters.read()
+    }
+
+    /// Starts to work, once. Everything runs on the current tokio runtime, but for the beat, which has a thread of its own.
+    pub fn start(&self) -> Result<Running, Error> {
+        if self.started.swap(true, Ordering::SeqCst) {
+            return Err(Error::Schema("the bus was already started; build another one to start again".to_owned()));
+        }
+        Running::start(self)
+    }
+}

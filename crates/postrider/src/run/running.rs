@@ -1,0 +1,210 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::beat::{Beater, Due};
+use super::{Bus, housekeep};
+use crate::complete::{self, Flush};
+use crate::error::Error;
+use crate::handle::{Dispatcher, QueueHook, Running as Attempts, Spawn};
+use crate::job::{self, Claimer, Claims, Holdings};
+use crate::pg::{Link, Wake, listen};
+use crate::relay;
+
+/// How long a cancelled attempt may take to end by itself.
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
+/// How long the last outcomes and the goodbye may take.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How a stop went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every attempt ended within the grace.
+    Drained,
+    /// So many attempts did not; their jobs were given back with their attempts.
+    Abandoned(usize),
+}
+
+/// A bus at work. Dropped without [`Running::stop`], it stops claiming and its attempts are cut; the next worker gets them.
+pub struct Running {
+    worker: Uuid,
+    /// Ends the loops that bring work.
+    intake: CancellationToken,
+    /// Cuts what has not ended.
+    cut: CancellationToken,
+    /// Ends completion once all is written.
+    last: CancellationToken,
+    /// Ends the beat.
+    beat: CancellationToken,
+    loops: TaskTracker,
+    attempts: TaskTracker,
+    completion: TaskTracker,
+    dispatcher: Arc<Dispatcher>,
+    beater: Option<JoinHandle<()>>,
+    _guards: [DropGuard; 4],
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    pub(super) fn start(bus: &Bus) -> Result<Self, Error> {
+        let options = bus.pool.connect_options();
+        let tokens: [CancellationToken; 4] = Default::default();
+        let [intake, cut, last, beat] = tokens.clone();
+        let (loops, attempts, completion) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+        let worker = Uuid::new_v4();
+        let holdings = Arc::new(Holdings::default());
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let dispatcher = Arc::new(Dispatcher {
+            registry: Arc::clone(&bus.registry),
+            running: Arc::new(Attempts::default()),
+            outcomes: sender,
+            clock: bus.clock.clone(),
+            dice: bus.dice.clone(),
+            spawn: spawner(&attempts, &cut),
+        });
+        let queues = if bus.settings.work { bus.registry.queues() } else { std::collections::BTreeMap::new() };
+        let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
+        let wake = Arc::new(Wake { jobs: wake_queue.values().cloned().collect(), ..Wake::default() });
+        let due = Arc::new(Due::default());
+
+        let flush = flush(bus, worker, &holdings, &due);
+        completion.spawn(complete::run(flush, Link::new(&options, "finish"), receiver, last.clone()));
+        loops.spawn(listen((*options).clone(), Arc::clone(&wake), intake.clone()));
+        if bus.settings.relay {
+            let link = Link::new(&options, "relay");
+            loops.spawn(relay::run(Arc::clone(&bus.counters.relay), link, Arc::clone(&wake), intake.clone()));
+        }
+        if bus.settings.housekeeping {
+            loops.spawn(housekeep::run(Link::new(&options, "housekeeping"), intake.clone()));
+        }
+        for (queue, kinds) in &queues {
+            let claimer = Claimer {
+                worker,
+                kinds: kinds.clone(),
+                concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
+                holdings: Arc::clone(&holdings),
+                woken: wake_queue.get(queue).cloned().unwrap_or_default(),
+                wake: Arc::clone(&wake),
+                hook: bus.registry.watches(queue).then(|| Arc::new(QueueHook(Arc::clone(&bus.registry))) as Arc<_>),
+                clock: bus.clock.clone(),
+                claimed: Arc::clone(&bus.counters.claimed),
+                queue: queue.clone(),
+            };
+            let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
+            loops.spawn(job::run(claimer, Link::new(&options, "claim"), sink, intake.clone()));
+        }
+        let beater = Beater {
+            worker,
+            app: bus.app.clone(),
+            settings: bus.settings.clone(),
+            kinds: queues.values().flatten().cloned().collect(),
+            queues: queues.into_keys().collect(),
+            holdings,
+            dispatcher: Arc::clone(&dispatcher),
+            wake,
+            wake_queue,
+            counters: Arc::clone(&bus.counters),
+            due,
+            clock: bus.clock.clone(),
+        };
+        let beater = Some(beat_on_its_own_thread(beater, &options, beat.clone())?);
+        let guards = tokens.map(CancellationToken::drop_guard);
+        Ok(Self { worker, intake, cut, last, beat, loops, attempts, completion, dispatcher, beater, _guards: guards })
+    }
+
+    /// The id of this worker, new for each start.
+    pub fn worker(&self) -> Uuid {
+        self.worker
+    }
+
+    /// Stops: claims nothing more, waits up to `grace` for what runs, cancels the rest, gives it back with its attempt, and leaves
+    /// nothing leased.
+    pub async fn stop(mut self, grace: Duration) -> Stopped {
+        self.intake.cancel();
+        self.loops.close();
+        self.attempts.close();
+        let drained = async {
+            // a claim on its way is waited for: its jobs belong to us
+            self.loops.wait().await;
+            self.attempts.wait().await;
+        };
+        let in_time = timeout(grace, drained).await.is_ok();
+        if !in_time {
+            info!("{} attempts did not end within the grace, cancelling them", self.dispatcher.running.count());
+            self.dispatcher.running.cancel_all();
+            let _ = timeout(CANCEL_GRACE, self.attempts.wait()).await;
+        }
+        let abandoned = self.dispatcher.abandon();
+        self.cut.cancel();
+        self.last.cancel();
+        self.completion.close();
+        if timeout(LAST_WORDS, self.completion.wait()).await.is_err() {
+            warn!("the last outcomes could not be written: their jobs run again elsewhere");
+        }
+        self.beat.cancel();
+        if let Some(beater) = self.beater.take() {
+            let joined = tokio::task::spawn_blocking(move || beater.join());
+            if timeout(LAST_WORDS, joined).await.is_err() {
+                warn!("no goodbye within {} s: what is still leased runs again elsewhere", LAST_WORDS.as_secs());
+            }
+        }
+        if abandoned == 0 { Stopped::Drained } else { Stopped::Abandoned(abandoned) }
+    }
+}
+
+/// Attempts run until they end, or until the process cuts them.
+fn spawner(attempts: &TaskTracker, cut: &CancellationToken) -> Spawn {
+    let (attempts, cut, runtime) = (attempts.clone(), cut.clone(), tokio::runtime::Handle::current());
+    Arc::new(move |attempt: Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let cut = cut.clone();
+        attempts.spawn_on(async move { cut.run_until_cancelled(attempt).await.unwrap_or_default() }, &runtime);
+    })
+}
+
+fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>) -> Flush {
+    let (holdings, counters) = (Arc::clone(holdings), Arc::clone(&bus.counters));
+    let (due, clock) = (Arc::clone(due), bus.clock.clone());
+    Flush {
+        worker,
+        told: Arc::new(move |outcome, counted| {
+            holdings.ended(outcome.lease);
+            counters.told(outcome, counted);
+        }),
+        put_off: Arc::new(move |wait| due.put_off(clock.monotonic() + wait)),
+        flushes: Arc::clone(&bus.counters.flushes),
+    }
+}
+
+fn beat_on_its_own_thread(
+    beater: Beater,
+    options: &PgConnectOptions,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, Error> {
+    let failed =
+        |what: &str, e: std::io::Error| Error::Connection(sqlx::Error::Configuration(format!("{what}: {e}").into()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| failed("no runtime for the beat", e))?;
+    let link = Link::new(options, "beat");
+    std::thread::Builder::new()
+        .name("postrider-beat".to_owned())
+        .spawn(move || runtime.block_on(beater.run(link, stop)))
+        .map_err(|e| failed("no thread for the beat", e))
+}

@@ -1,0 +1,107 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+/// Watches the beats of the other workers.
+///
+/// A worker is dead when the same beat was seen for `dead_after` on this process's own monotonic clock, and nothing interrupted the
+/// watching. No wall clock is compared: after an outage of the database every beat is old, and the first one back must not take
+/// everybody's leases.
+#[derive(Debug)]
+pub(super) struct Watch {
+    dead_after: Duration,
+    longest_gap: Duration,
+    seen: HashMap<Uuid, (i64, Duration)>,
+    last: Option<Duration>,
+}
+
+impl Watch {
+    pub(super) fn new(dead_after: Duration) -> Self {
+        Self { dead_after, longest_gap: dead_after / 2, seen: HashMap::new(), last: None }
+    }
+
+    /// Own beat failed: what was seen before is worth nothing.
+    pub(super) fn blind(&mut self) {
+        self.seen.clear();
+        self.last = None;
+    }
+
+    /// The beats that were read at `now`; answers with the dead and the beat that they stopped at.
+    pub(super) fn observe(&mut self, beats: &[(Uuid, i64)], now: Duration) -> Vec<(Uuid, i64)> {
+        if self.last.is_some_and(|last| now.saturating_sub(last) > self.longest_gap) {
+            self.seen.clear();
+        }
+        self.last = Some(now);
+        self.seen.retain(|worker, _| beats.iter().any(|(other, _)| other == worker));
+        let mut dead = Vec::new();
+        for &(worker, beat) in beats {
+            let entry = self.seen.entry(worker).or_insert((beat, now));
+            if entry.0 != beat {
+                *entry = (beat, now);
+            } else if now.saturating_sub(entry.1) >= self.dead_after {
+                dead.push((worker, beat));
+            }
+        }
+        dead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Uuid = Uuid::from_u128(1);
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn a_worker_is_dead_when_its_beat_stands_still_for_long_enough() {
+        let mut watch = Watch::new(S(10));
+        for second in 0..10 {
+            assert_eq!(watch.observe(&[(A, 7)], S(second)), vec![], "after {second} s");
+        }
+        assert_eq!(watch.observe(&[(A, 7)], S(10)), vec![(A, 7)]);
+    }
+
+    #[test]
+    fn a_beat_starts_the_watch_anew() {
+        let mut watch = Watch::new(S(10));
+        for second in 0..9 {
+            watch.observe(&[(A, 7)], S(second));
+        }
+        watch.observe(&[(A, 8)], S(9));
+        for second in 10..19 {
+            assert_eq!(watch.observe(&[(A, 8)], S(second)), vec![]);
+        }
+        assert_eq!(watch.observe(&[(A, 8)], S(19)), vec![(A, 8)]);
+    }
+
+    #[test]
+    fn the_first_one_back_after_an_outage_takes_nobody_for_dead() {
+        let mut watch = Watch::new(S(10));
+        for second in 0..9 {
+            watch.observe(&[(A, 7)], S(second));
+        }
+        watch.blind();
+        assert_eq!(watch.observe(&[(A, 7)], S(60)), vec![]);
+        assert_eq!(watch.observe(&[(A, 7)], S(64)), vec![]);
+        assert_eq!(watch.observe(&[(A, 7)], S(69)), vec![]);
+        assert_eq!(watch.observe(&[(A, 7)], S(70)), vec![(A, 7)]);
+    }
+
+    #[test]
+    fn a_watcher_that_was_stopped_itself_starts_anew() {
+        let mut watch = Watch::new(S(10));
+        watch.observe(&[(A, 7)], S(0));
+        assert_eq!(watch.observe(&[(A, 7)], S(600)), vec![], "it did not look for ten minutes");
+    }
+
+    #[test]
+    fn a_worker_that_left_and_came_back_is_new() {
+        let mut watch = Watch::new(S(4));
+        watch.observe(&[(A, 7)], S(0));
+        watch.observe(&[], S(1));
+        watch.observe(&[(A, 7)], S(2));
+        assert_eq!(watch.observe(&[(A, 7)], S(4)), vec![]);
+    }
+}
