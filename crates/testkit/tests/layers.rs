@@ -12,14 +12,14 @@ const STAGES: &[(&str, &[&str])] = &[
     ("relay", &["job"]),
     ("job", &[]),
     ("handle", &["job", "complete"]),
-    ("complete", &[]),
+    ("complete", &["job"]),
     ("inspect", &[]),
-    ("run", &["record", "relay", "job", "handle", "complete", "inspect"]),
+    ("run", &["record", "relay", "job", "handle", "complete", "inspect", "declare"]),
     ("pg", &[]),
 ];
 
 /// What every stage may import.
-const COMMON: &[&str] = &["pg", "error", "contract", "postrider_contract"];
+const COMMON: &[&str] = &["pg", "clock", "error", "contract", "postrider_contract"];
 
 /// What each crate may import of ours, and what its tests may beside that.
 const CRATES: &[(&str, &[&str], &[&str])] = &[
@@ -52,7 +52,7 @@ fn an_import_against_the_way_is_found() {
         File::new("crates/postrider/src/lib.rs", "pub use job::{Jobs, claim::Claim};\npub use error::Error;"),
         File::new("crates/postrider/src/record/task.rs", "use crate::relay::cut;"),
         File::new("crates/postrider/src/job/mod.rs", "use crate::{pg::Row, handle, Error};\nuse super::complete;"),
-        File::new("crates/postrider/src/complete/pg.rs", "fn f() { crate::job::claim(); super::super::run::go(); }"),
+        File::new("crates/postrider/src/complete/pg.rs", "fn f() { crate::relay::cut(); super::super::run::go(); }"),
         File::new("crates/postrider/src/pg.rs", "use crate::{\n    error::Error,\n    record::{a, b},\n};"),
         File::new("crates/postrider/src/inspect/mod.rs", "use crate::Claim;\nuse crate::bus::Bus;"),
     ];
@@ -61,7 +61,7 @@ fn an_import_against_the_way_is_found() {
         "crates/postrider/src/record/task.rs: record imports relay",
         "crates/postrider/src/job/mod.rs: job imports handle",
         "crates/postrider/src/job/mod.rs: write crate::… instead of super::",
-        "crates/postrider/src/complete/pg.rs: complete imports job",
+        "crates/postrider/src/complete/pg.rs: complete imports relay",
         "crates/postrider/src/complete/pg.rs: write crate::… instead of super::super::",
         "crates/postrider/src/pg.rs: pg imports record",
         "crates/postrider/src/inspect/mod.rs: inspect imports job",
@@ -75,12 +75,12 @@ fn an_import_along_the_way_is_not_found() {
     let good = [
         File::new(
             "crates/postrider/src/lib.rs",
-            "pub use job::Job;\npub use error::{Error};\npub mod bus;\npub use postrider_contract::Code;",
+            "pub use job::Job;\npub use error::{Error};\npub mod bus;\npub use postrider_contract::Code;\npub use postrider_contract as contract;",
         ),
         File::new("crates/postrider/src/bus.rs", "use crate::{record, relay, run};"),
         File::new(
             "crates/postrider/src/handle/task.rs",
-            "use crate::{job::Job, complete, pg, Job, Error, Code};\nconst A: S = crate::statement!(\"a.sql\");",
+            "use crate::{job::Job, complete, pg, Job, Error, Code, contract};\nconst A: S = crate::statement!(\"a.sql\");",
         ),
         File::new("crates/postrider/src/job/mod.rs", "//! [`crate::run`]\n#[cfg(test)]\nmod t { use crate::run; }"),
         File::new("crates/postrider/src/run/mod.rs", "use crate::{handle::{self, Registry}, inspect};"),
@@ -161,9 +161,9 @@ fn exports(files: &[File]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for rest in code.split("pub use ").skip(1) {
         let text = rest.split(';').next().unwrap_or_default();
-        let home = text.split("::").next().unwrap_or_default().trim();
+        let home = first_name(text);
         let items = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|item| !item.is_empty());
-        found.extend(items.skip(1).map(|item| (item.to_owned(), home.to_owned())));
+        found.extend(items.skip(1).map(|item| (item.to_owned(), home.clone())));
         if let Some((_, alias)) = text.split_once(" as ") {
             found.push((alias.trim().to_owned(), alias.trim().to_owned()));
         }
