@@ -1,2 +1,41 @@
-//! Placeholder.
-fn main() {}
+//! Longer runs and generated files, as commands.
+#![forbid(unsafe_code)]
+
+mod schema; // what the migrations make, as one file to read
+mod with_postgres; // a command with a Postgres for its tests
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Longer runs and generated files of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts a temporary Postgres, runs a command that finds it by its environment, and answers as the command
+    /// does.
+    WithPostgres {
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Writes the files that are made from other files: the schema that the migrations make.
+    Regenerate {
+        /// Writes nothing; fails if a file is not what it would be.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    match Arguments::parse().command {
+        Command::WithPostgres { command } => with_postgres::run(&command).await,
+        Command::Regenerate { check } => schema::regenerate(check).await,
+    }
+}

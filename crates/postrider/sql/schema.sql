@@ -1,0 +1,2403 @@
+-- The schema that all migrations make, without partitions, as pg_dump of PostgreSQL 15 says it.
+-- Written by: cargo run -p xtask -- regenerate
+
+--
+-- Name: postrider; Type: SCHEMA; Schema: -; Owner: -
+--
+
+CREATE SCHEMA postrider;
+
+
+--
+-- Name: claimed; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.claimed AS (
+	lease bigint,
+	id bigint,
+	attempt smallint,
+	kind text,
+	queue text,
+	priority smallint,
+	share smallint,
+	pos bigint,
+	max_attempts smallint,
+	owner text,
+	created_at timestamp with time zone,
+	args json,
+	subscription bigint,
+	event_id uuid,
+	event_type text,
+	event_owner text,
+	event_subject text,
+	event_cause uuid,
+	occurred_at timestamp with time zone,
+	recorded_at timestamp with time zone,
+	data json
+);
+
+
+--
+-- Name: relayed; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.relayed AS (
+	no bigint,
+	n integer,
+	jobs integer,
+	more boolean,
+	open_writers boolean,
+	why text
+);
+
+
+--
+-- Name: advance_epoch(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.advance_epoch(unit text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    current bigint;
+    started timestamptz;
+    kept_for interval := case unit when 'event' then interval '7 days' else interval '1 day' end;
+begin
+    if not pg_try_advisory_xact_lock(7305, 3) then
+        return false;
+    end if;
+    current := case unit when 'event' then (select last_value from postrider.event_epoch)
+                         else (select last_value from postrider.job_epoch) end;
+    insert into postrider.epoch (unit, epoch) values (advance_epoch.unit, current) on conflict do nothing;
+    select e.started_at into started from postrider.epoch e where e.unit = advance_epoch.unit and e.epoch = current;
+    perform postrider.make_partitions(p.name) from postrider.partitioned p where p.unit = advance_epoch.unit;
+    if started > clock_timestamp() - kept_for then
+        return false;
+    end if;
+    -- the next epoch's partitions must have been there before this transaction
+    if exists (
+        select from postrider.partitioned p cross join lateral (
+            select case when p.unit = 'event' then array[format('%s_e%s', p.name, current + 1)]
+                        else array[format('%s_c1_e%s', p.name, current + 1), format('%s_c2_e%s', p.name, current + 1),
+                                   format('%s_c3_e%s', p.name, (current + 1) / 7 * 7)] end) x (children)
+         cross join lateral unnest(x.children) child
+          left join pg_class c on c.relname = child and c.relnamespace = 'postrider'::regnamespace
+         where p.unit = advance_epoch.unit and (c.oid is null or c.xmin::text = pg_current_xact_id_if_assigned()::xid::text))
+    then
+        return false;
+    end if;
+    if unit = 'event' then
+        perform setval('postrider.event_epoch', current + 1);
+    else
+        perform setval('postrider.job_epoch', current + 1);
+    end if;
+    insert into postrider.epoch (unit, epoch) values (advance_epoch.unit, current + 1);
+    perform postrider.make_partitions(p.name) from postrider.partitioned p where p.unit = advance_epoch.unit;
+    return true;
+end $$;
+
+
+--
+-- Name: check_isolation(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_isolation() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform postrider.refuse('PR010', 'transaction', 'it needs READ COMMITTED',
+            'call it in a transaction of its own with the default isolation level');
+    end if;
+end $$;
+
+
+--
+-- Name: check_json(text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_json(field text, data json) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    txt text := data::text;
+    bare text;
+    depth int := 0;
+begin
+    if data is null then
+        perform postrider.refuse('PR003', field, 'it is null', 'send one JSON value; {} when there is nothing to say');
+    end if;
+    if octet_length(txt) > 262144 then
+        perform postrider.refuse('PR002', field, format('it has %s bytes, the limit is 262144', octet_length(txt)),
+            'keep the payload elsewhere and send its address');
+    end if;
+    if position('\u' in txt) > 0 then
+        bare := replace(txt, '\\', 'xx');
+        if position('\u0000' in bare) > 0 then
+            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
+        end if;
+        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
+        if bare ~ '\\u[dD][89a-fA-F]' then
+            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
+                'send both halves, or the character itself');
+        end if;
+    end if;
+    -- one level costs two bytes, and no more levels than opening brackets
+    if octet_length(txt) > 257 and length(txt) - length(translate(txt, '[{', '')) > 128 then
+        bare := regexp_replace(txt, '"([^"\\]|\\.)*"', '', 'g');
+        bare := regexp_replace(bare, '[^][{}]+', '', 'g');
+        while bare <> '' loop
+            depth := depth + 1;
+            if depth > 128 then
+                perform postrider.refuse('PR003', field, 'it is nested deeper than 128 levels', 'flatten the payload');
+            end if;
+            -- what is innermost now has one level less around it
+            bare := regexp_replace(bare, '(\[\]|\{\})+', '', 'g');
+        end loop;
+    end if;
+    if txt ~ '[0-9][eE][-+]?[0-9]{5}|[0-9.]{200}' then
+        bare := regexp_replace(txt, '"([^"\\]|\\.)*"', '""', 'g');
+        if bare ~ '[0-9][eE][-+]?0*[1-9][0-9]{4}'
+           or exists (select from regexp_matches(bare, '-?[0-9.]{200,}', 'g') m where length(m[1]) > 4096) then
+            perform postrider.refuse('PR003', field, 'a number is too long or its exponent too large',
+                'use at most 4096 characters and an exponent within 9999, or send it as a string');
+        end if;
+    end if;
+end $$;
+
+
+--
+-- Name: check_name(text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_name(field text, name text, reserved boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if name is null or octet_length(name) > 200 or name !~ '^[a-z0-9_-]+(\.[a-z0-9_-]+)*$' then
+        perform postrider.refuse('PR001', field, format('%L is not a name', left(name, 80)),
+            'use lower-case segments of a-z, 0-9, _ and -, joined by single dots, 200 bytes at most');
+    end if;
+    if not reserved and (name like 'postrider.%' or name like 'webhook.%') then
+        perform postrider.refuse('PR007', field, format('%L is reserved', name),
+            'choose a name that does not begin with postrider. or webhook.');
+    end if;
+end $_$;
+
+
+--
+-- Name: check_owner(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_owner(owner text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if owner is null or octet_length(owner) > 200 or owner ~ '[\u0001-\u001f\u007f-\u009f]' then
+        perform postrider.refuse('PR001', 'owner', 'an owner is at most 200 bytes of text without control characters',
+            'leave it empty for the instance itself');
+    end if;
+end $$;
+
+
+--
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]) RETURNS SETOF postrider.claimed
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform postrider.check_isolation();
+    end if;
+    return query
+    with picked as (
+        delete from postrider.ready r
+         where r.ctid = any (array(
+            select x.place
+              from unnest(claim.priorities, claim.shares, claim.positions) with ordinality p (priority, share, pos, o)
+             cross join lateral (
+                select y.ctid as place from postrider.ready y
+                 where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                 order by y.pos limit claim.most for update skip locked) x
+             limit claim.most))
+        returning r.*
+    ), known as materialized (
+        select p.id, (p.attempt + 1)::smallint as attempt, p.losses, p.flags, p.priority, p.share, p.pos, p.order_key,
+               case when p.flags & 12 <> 0 then p.pos else 0 end as batch,
+               coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
+               coalesce(j.kind = any (claim.kinds), false) as mine
+          from picked p
+          left join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
+    ), unknown as (
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select claim.queue, 'kind:' || k.kind, k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses, k.flags,
+               k.order_key
+          from known k where not k.mine
+        returning 1
+    ), batches as materialized (
+        select b.batch, nextval('postrider.lease_id') as lease from (select distinct k.batch from known k where k.mine) b
+    ), granted as (
+        insert into postrider.lease (id, worker, call, queue, ids, positions, attempts, losses, flags, priorities, shares,
+                                     order_keys, open)
+        select b.lease, claim.worker, claim.call, claim.queue, array_agg(k.id), array_agg(k.pos), array_agg(k.attempt),
+               array_agg(k.losses), array_agg(k.flags), array_agg(k.priority), array_agg(k.share),
+               case when count(k.order_key) > 0 then array_agg(k.order_key) end, array_agg(k.id)
+          from batches b join known k on k.batch = b.batch and k.mine
+         group by b.lease
+    )
+    select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
+           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data
+      from known k
+      join batches b on b.batch = k.batch
+      left join postrider.event e on e.seq = k.event_seq
+     where k.mine
+    union all
+    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+           null, null
+     where exists (select from unknown) and not exists (select from batches);
+end $$;
+
+
+--
+-- Name: compile_routes(bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    delete from postrider.route r
+     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
+      from postrider.subscription s
+      join postrider.kind k on k.name = s.kind
+      join postrider.event_type t
+        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
+       and (not s.outward or t.exposure = 'public')
+       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p));
+end $$;
+
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: cut; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.cut (
+    no bigint NOT NULL,
+    epoch integer NOT NULL,
+    hi pg_snapshot NOT NULL,
+    lo pg_snapshot,
+    r_first bigint,
+    r_last bigint,
+    more boolean NOT NULL,
+    at timestamp with time zone NOT NULL,
+    n integer NOT NULL,
+    jobs integer NOT NULL,
+    events_total bigint NOT NULL,
+    jobs_total bigint NOT NULL,
+    first_seq bigint,
+    last_seq bigint,
+    x bigint,
+    hash bytea NOT NULL,
+    CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
+);
+
+
+--
+-- Name: cut_hash(bytea, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) RETURNS bytea
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, (c).x), 'UTF8'::name));
+
+
+--
+-- Name: declaration_wins(text, text, bigint, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declaration_wins(what text, name text, mine bigint, theirs bigint, same boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if theirs is null or mine > theirs then
+        return true;
+    end if;
+    if mine = theirs and not same then
+        perform postrider.refuse('PR006', what, format('%L is already declared in another way with generation %s', name, mine),
+            'declare the same, or raise the generation of the application');
+    end if;
+    return false;
+end $$;
+
+
+--
+-- Name: declare(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare(declarations json) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    app text := coalesce(declarations ->> 'app', '');
+    gen bigint := coalesce((declarations ->> 'generation')::bigint, 0);
+    -- the library declares kinds of its own components, whose names are reserved
+    own boolean := coalesce((declarations ->> 'own')::boolean, false);
+    x record;
+    t postrider.event_type;
+    k postrider.kind;
+    s postrider.subscription;
+    new_types text[] := '{}';
+    new_kinds text[] := '{}';
+begin
+    perform pg_advisory_xact_lock(7305, 2);
+    for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
+                    coalesce(j ->> 'exposure', 'internal') as exposure
+               from json_array_elements(coalesce(declarations -> 'types', '[]')) j
+    loop
+        perform postrider.check_name('type', x.name, own);
+        if x.exposure not in ('internal', 'public') then
+            perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', x.exposure), 'use internal or public');
+        end if;
+        select * into t from postrider.event_type e where e.name = x.name;
+        if postrider.declaration_wins('type', x.name, gen, t.generation,
+            (t.description, t.exposure) is not distinct from (x.description, x.exposure))
+        then
+            insert into postrider.event_type as e (name, description, exposure, declared_by, generation)
+            values (x.name, x.description, x.exposure, app, gen)
+            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
+            if t.name is null or t.exposure <> x.exposure then
+                new_types := new_types || x.name;
+            end if;
+        else
+            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
+        end if;
+    end loop;
+
+    for x in select j ->> 'name' as name, coalesce(j ->> 'queue', 'default') as queue,
+                    coalesce((j ->> 'priority')::smallint, 2::smallint) as priority,
+                    coalesce((j ->> 'max_attempts')::smallint, 10::smallint) as max_attempts,
+                    coalesce((j ->> 'timeout_ms')::bigint, 60000) as timeout_ms,
+                    coalesce(j -> 'retry', '{}') as retry,
+                    array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class
+               from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
+    loop
+        perform postrider.check_name('kind', x.name, own);
+        perform postrider.check_name('queue', x.queue, true);
+        if x.priority not between 1 and 4 then
+            perform postrider.refuse('PR005', 'priority', format('%s is not a priority', x.priority), 'use 1 (first) to 4 (last)');
+        elsif x.max_attempts not between 1 and 1000 then
+            perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', x.max_attempts), 'use 1 to 1000');
+        elsif x.timeout_ms < 1 then
+            perform postrider.refuse('PR005', 'timeout_ms', format('%s is out of range', x.timeout_ms), 'use 1 or more milliseconds');
+        elsif x.class is null then
+            perform postrider.refuse('PR005', 'class', 'it is not a retention class', 'use short, standard or long');
+        end if;
+        select * into k from postrider.kind e where e.name = x.name;
+        if postrider.declaration_wins('kind', x.name, gen, k.generation,
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class)
+            is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class))
+        then
+            insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, declared_by, generation)
+            values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, app, gen)
+            on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
+                max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
+                class = excluded.class, declared_by = excluded.declared_by, generation = excluded.generation,
+                seen_at = clock_timestamp();
+            new_kinds := new_kinds || x.name;
+        else
+            update postrider.kind e set seen_at = clock_timestamp() where e.name = x.name;
+        end if;
+    end loop;
+
+    for x in select j ->> 'name' as name, array(select json_array_elements_text(coalesce(j -> 'types', '[]'))) as types,
+                    coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j ->> 'owner', '') as owner,
+                    coalesce((j ->> 'delay_ms')::bigint, 0) as delay_ms
+               from json_array_elements(coalesce(declarations -> 'subscriptions', '[]')) j
+    loop
+        perform postrider.check_name('subscription', x.name, own);
+        select * into s from postrider.subscription e where e.name = x.name;
+        if postrider.declaration_wins('subscription', x.name, gen, s.generation,
+            (s.types, s.kind, s.owner, s.delay_ms) is not distinct from (x.types, x.kind::text, x.owner, x.delay_ms))
+        then
+            perform postrider.put_subscription(x.name, x.types, x.kind, x.owner, x.delay_ms, false, app, gen);
+        else
+            update postrider.subscription e set seen_at = clock_timestamp() where e.name = x.name;
+        end if;
+    end loop;
+    perform postrider.compile_routes(
+        array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
+end $$;
+
+
+--
+-- Name: drop_subscription(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_subscription(id bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    delete from postrider.subscription s where s.id = drop_subscription.id;
+    return found;
+end $$;
+
+
+--
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, fresh boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    k postrider.kind;
+    new_id bigint;
+    new_queue text;
+    new_priority smallint;
+begin
+    select * into k from postrider.kind where name = enqueue.kind;
+    if not found then
+        perform postrider.check_name('kind', kind, true);
+        perform postrider.refuse('PR004', 'kind', format('%L was never declared', kind), coalesce(
+            'did you mean ' || (select string_agg(n, ', ') from (
+                select quote_literal(e.name) as n from postrider.kind e
+                 where split_part(e.name, '.', 1) = split_part(enqueue.kind, '.', 1)
+                 order by abs(length(e.name) - length(enqueue.kind)), e.name limit 3) near),
+            'declare it first: postrider.declare'));
+    end if;
+    perform postrider.check_name('kind', kind);
+    if queue is not null then
+        perform postrider.check_name('queue', queue, true);
+    end if;
+    if priority not between 1 and 4 then
+        perform postrider.refuse('PR005', 'priority', format('%s is not a priority', priority), 'use 1 (first) to 4 (last)');
+    end if;
+    if max_attempts not between 1 and 1000 then
+        perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', max_attempts), 'use 1 to 1000');
+    end if;
+    perform postrider.check_owner(owner);
+    perform postrider.check_json('args', args);
+
+    select (last_value << 46) | (nextval('postrider.job_number') << 2) | k.class into new_id from postrider.job_epoch;
+    new_queue := coalesce(queue, k.queue);
+    new_priority := coalesce(priority, k.priority);
+    if run_at <= clock_timestamp() then
+        run_at := null;
+    end if;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, args)
+    values (k.class, new_id, kind, new_queue, new_priority, coalesce(max_attempts, k.max_attempts), owner, run_at, args);
+    if run_at is null then
+        insert into postrider.ready (queue, priority, share, pos, id) values (new_queue, new_priority, 0, new_id, new_id);
+        perform postrider.wake('postrider_job');
+    else
+        insert into postrider.later (run_at, id, queue, priority, share) values (run_at, new_id, new_queue, new_priority, 0);
+    end if;
+    return query select new_id, true;
+end $$;
+
+
+--
+-- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    j json;
+    stray text;
+begin
+    if json_typeof(jobs) is distinct from 'array' then
+        perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
+    end if;
+    for j in select e from json_array_elements(jobs) e loop
+        select k into stray from json_object_keys(j) k
+         where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
+        if found then
+            perform postrider.refuse('PR005', stray, 'it is not an option of a job',
+                'use kind, args, queue, priority, max_attempts, run_at, owner');
+        end if;
+        return query select e.id, e.fresh from postrider.enqueue(j ->> 'kind', coalesce(j -> 'args', '{}'), j ->> 'queue',
+            (j ->> 'priority')::int, (j ->> 'max_attempts')::int, (j ->> 'run_at')::timestamptz, coalesce(j ->> 'owner', '')) e;
+    end loop;
+end $$;
+
+
+--
+-- Name: event_id(timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_id(recorded_at timestamp with time zone, seq bigint) RETURNS uuid
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    us bigint := (extract(epoch from recorded_at) * 1000000)::bigint;
+begin
+    -- RFC 9562, method 3: the sub-millisecond part in rand_a keeps ids of one millisecond in order
+    return (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
+        || to_hex(seq | (-9223372036854775808)))::uuid;
+end $$;
+
+
+--
+-- Name: event_seq(uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (((('x'::text || "right"(replace((id)::text, '-'::text, ''::text), 16)))::bit(64))::bigint & '4611686018427387903'::bigint);
+
+
+--
+-- Name: fan_out(timestamp with time zone, bigint[], text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    made int;
+begin
+    with matched as materialized (
+        -- the ordered subquery first, nextval outside of it, so that ids follow seq
+        select ((select last_value from postrider.job_epoch) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
+          from (
+            select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
+                   case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
+              from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
+              join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+             order by e.seq, r.subscription offset 0) t
+    ), jobs as (
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq)
+        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq
+          from matched m
+    ), now_ready as (
+        insert into postrider.ready (queue, priority, share, pos, id)
+        select m.queue, m.priority, 0, m.id, m.id from matched m where m.run_at is null
+    ), for_later as (
+        insert into postrider.later (run_at, id, queue, priority, share)
+        select m.run_at, m.id, m.queue, m.priority, 0 from matched m where m.run_at is not null
+    )
+    select count(*) into made from matched;
+    return made;
+end $$;
+
+
+--
+-- Name: finish(uuid, bigint[], bigint[], smallint[], bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]) RETURNS TABLE(lease bigint, id bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform postrider.check_isolation();
+    end if;
+    if exists (select from unnest(finish.outcomes) o where o not between 1 and 6 or o is null) then
+        perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 6', 'see postrider.finish');
+    end if;
+    -- the lock before the look: the next statement's snapshot sees what the last holder left
+    perform 1 from postrider.lease l
+      where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update;
+    return query
+    with told as (
+        select distinct on (u.lease, u.id) u.*
+          from unnest(finish.leases, finish.ids, finish.outcomes, finish.delays_ms, finish.reasons)
+               as u (lease, id, outcome, delay_ms, reason)
+         order by u.lease, u.id
+    ), live as materialized (
+        select t.*, l.claimed_at, l.queue, l.positions[i] as pos, l.attempts[i] as attempt, l.losses[i] as losses,
+               l.flags[i] as flags, l.priorities[i] as priority, l.shares[i] as share, l.order_keys[i] as order_key
+          from told t
+          join postrider.lease l on l.id = t.lease and l.worker = finish.worker and t.id = any (l.open)
+         cross join lateral (select array_position(l.ids, t.id) as i) at
+    ), ended as (
+        insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
+        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case v.outcome when 1 then 2 else 3 end,
+               case v.outcome when 1 then 1 when 4 then 2 else 3 end, case v.outcome when 1 then null else 2 end, v.attempt,
+               case v.outcome when 1 then null else v.reason end
+          from live v where v.outcome in (1, 4, 5)
+    ), waits as (
+        insert into postrider.later (run_at, id, queue, priority, share, attempt, losses, flags, why, lease, order_key)
+        select clock_timestamp() + greatest(coalesce(v.delay_ms, 0), 0) * interval '1 millisecond', v.id, v.queue, v.priority,
+               v.share, (v.attempt - case v.outcome when 3 then 1 else 0 end)::smallint, v.losses, v.flags & ~12::smallint,
+               case v.outcome when 2 then 1 else 2 end, v.lease, v.order_key
+          from live v where v.outcome in (2, 3)
+    ), released as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select v.queue, v.priority, v.share, v.pos, v.id, (v.attempt - 1)::smallint, v.losses, v.flags, v.order_key
+          from live v where v.outcome = 6
+    ), kept as (
+        insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
+        select (v.id & 3)::smallint, v.id, v.lease, v.attempt, case v.outcome when 4 then 4 else 2 end, v.claimed_at, v.reason
+          from live v where v.outcome in (2, 4, 5)
+    ), gone as materialized (
+        select v.lease, array_agg(v.id) as ids from live v group by v.lease
+    ), shrunk as (
+        update postrider.lease l set open = array(select o from unnest(l.open) o where o <> all (g.ids))
+          from gone g where l.id = g.lease and cardinality(l.open) > cardinality(g.ids)
+    ), closed as (
+        delete from postrider.lease l using gone g where l.id = g.lease and cardinality(l.open) = cardinality(g.ids)
+    )
+    select v.lease, v.id from live v;
+end $$;
+
+
+--
+-- Name: housekeep(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.housekeep() RETURNS json
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '500ms'
+    AS $$
+declare
+    advanced text[] := '{}';
+    forgotten int;
+begin
+    if postrider.advance_epoch('event') then
+        advanced := advanced || 'event'::text;
+    end if;
+    if postrider.advance_epoch('job') then
+        advanced := advanced || 'job'::text;
+    end if;
+    with old as (
+        delete from postrider.idempotency i where i.ctid = any (array(
+            select o.ctid from postrider.idempotency o where o.until < clock_timestamp() order by o.until limit 10000
+               for update skip locked))
+        returning 1
+    )
+    select count(*) into forgotten from old;
+    return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
+end $$;
+
+
+--
+-- Name: leave(uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.leave(worker uuid) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    me uuid := worker;
+    x record;
+    handed_back int := 0;
+begin
+    perform postrider.check_isolation();
+    for x in select l.id from postrider.lease l where l.worker = me order by l.id for update loop
+        handed_back := handed_back + postrider.put_back(x.id, false, false);
+    end loop;
+    delete from postrider.worker w where w.id = me;
+    if handed_back > 0 then
+        perform postrider.wake('postrider_job');
+    end if;
+    return handed_back;
+end $$;
+
+
+--
+-- Name: make_partitions(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_partitions(name text) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    of_unit text := (select p.unit from postrider.partitioned p where p.name = make_partitions.name);
+    current bigint := case of_unit when 'event' then (select last_value from postrider.event_epoch)
+                                   else (select last_value from postrider.job_epoch) end;
+    part record;
+    made int := 0;
+begin
+    for part in
+        select format('%s_e%s', make_partitions.name, e) as child,
+               format('from (%s) to (%s)', e << 46, (e + 1) << 46) as bounds
+          from generate_series(current, current + 1) e where of_unit = 'event'
+        union all
+        -- the long class keeps ninety days: one partition a week is enough for it
+        select distinct format('%s_c%s_e%s', make_partitions.name, c, e / w * w),
+               format('from (%s, %s) to (%s, %s)', c, (e / w * w) << 46, c, (e / w * w + w) << 46)
+          from generate_series(current, current + 1) e, (values (1, 1), (2, 1), (3, 7)) class (c, w)
+         where of_unit = 'job'
+    loop
+        continue when to_regclass('postrider.' || quote_ident(part.child)) is not null;
+        execute format('create table postrider.%I (like postrider.%I including all)', part.child, make_partitions.name);
+        execute format('alter table postrider.%I attach partition postrider.%I for values %s',
+            make_partitions.name, part.child, part.bounds);
+        made := made + 1;
+    end loop;
+    return made;
+end $$;
+
+
+--
+-- Name: pattern_regex(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pattern_regex(pattern text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if octet_length(pattern) > 200 or pattern !~ '^(\*{1,2}|[a-z0-9_-]+)(\.(\*{1,2}|[a-z0-9_-]+))*$' then
+        perform postrider.refuse('PR001', 'types', format('%L is not a pattern', left(pattern, 80)),
+            'use the segments of a type, * for exactly one segment and ** for one or more');
+    end if;
+    return '^' || (
+        select string_agg(case s when '*' then '[^.]+' when '**' then '[^.]+(\.[^.]+)*' else s end, '\.' order by o)
+          from unnest(string_to_array(pattern, '.')) with ordinality u (s, o)) || '$';
+end $_$;
+
+
+--
+-- Name: promote(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.promote(most integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    moved int;
+    until timestamptz := clock_timestamp();
+begin
+    with due as (
+        delete from postrider.later x where x.ctid = any (array(
+            select y.ctid from postrider.later y where y.run_at <= until order by y.run_at, y.id limit most
+               for update skip locked))
+        returning x.*
+    ), placed as (
+        select d.*, (select last_value from postrider.job_epoch) << 46 as epoch, nextval('postrider.job_number') as number
+          from (select * from due order by run_at, id offset 0) d
+    ), moved_rows as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
+          from placed p returning 1
+    )
+    select count(*) into moved from moved_rows;
+    return moved;
+end $$;
+
+
+--
+-- Name: put_back(bigint, boolean, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_back(lease_id bigint, lost boolean, isolated boolean) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    moved int;
+begin
+    with gone as (
+        delete from postrider.lease l where l.id = put_back.lease_id returning l.*
+    ), each as materialized (
+        select g.id as lease, g.queue, g.claimed_at, o.id, g.positions[i] as pos, g.attempts[i] as attempt,
+               g.losses[i] as losses, g.flags[i] as flags, g.priorities[i] as priority, g.shares[i] as share,
+               g.order_keys[i] as order_key, j.max_attempts,
+               put_back.isolated or g.flags[i] & 8 <> 0 as alone
+          from gone g
+         cross join unnest(g.open) o (id)
+         cross join lateral (select array_position(g.ids, o.id) as i) at
+          join postrider.job j on j.class = (o.id & 3)::smallint and j.id = o.id
+    ), judged as materialized (
+        select e.*, put_back.lost and (e.attempt >= e.max_attempts
+                 or (e.alone and greatest(e.attempt, e.losses + 1) >= e.max_attempts)) as ends,
+               put_back.lost and not e.alone and e.losses >= 1 as strict
+          from each e
+    ), ended as (
+        insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
+        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, 3, 4, 3, v.attempt,
+               'worker lost' || case when v.losses > 0 then ' ×' || (v.losses + 1) else '' end
+          from judged v where v.ends
+    ), ready as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select v.queue, v.priority, v.share, v.pos, v.id,
+               (v.attempt - case when put_back.lost and v.alone then 0 else 1 end)::smallint,
+               (v.losses + put_back.lost::int)::smallint,
+               (case when put_back.lost then v.flags | 4 else v.flags end)::smallint, v.order_key
+          from judged v where not v.ends and not v.strict and not (put_back.lost and v.flags & 8 <> 0)
+    ), parked as (
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select v.queue, 'strict:', v.pos, v.id, v.priority, v.share,
+               (v.attempt - case when v.alone then 0 else 1 end)::smallint, (v.losses + 1)::smallint, (v.flags | 4)::smallint,
+               v.order_key
+          from judged v where not v.ends and (v.strict or (put_back.lost and v.flags & 8 <> 0))
+    ), kept as (
+        insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
+        select (v.id & 3)::smallint, v.id, v.lease, v.attempt, 3, v.claimed_at, 'worker lost'
+          from judged v where put_back.lost
+    )
+    select count(*) into moved from judged;
+    return moved;
+end $$;
+
+
+--
+-- Name: put_subscription(text, text[], text, text, bigint, boolean, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text DEFAULT ''::text, delay_ms bigint DEFAULT 0, outward boolean DEFAULT false, declared_by text DEFAULT ''::text, generation bigint DEFAULT 0) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    found_id bigint;
+begin
+    perform postrider.check_name('subscription', name, true);
+    perform postrider.check_owner(owner);
+    if coalesce(cardinality(types), 0) = 0 then
+        perform postrider.refuse('PR005', 'types', format('subscription %L names no event type', name),
+            'give at least one type or pattern');
+    end if;
+    perform postrider.pattern_regex(p) from unnest(types) p;
+    if not exists (select from postrider.kind k where k.name = put_subscription.kind) then
+        perform postrider.refuse('PR004', 'kind', format('%L was never declared', put_subscription.kind),
+            'declare the kind first, or in the same call');
+    end if;
+    insert into postrider.subscription as s (name, types, kind, owner, delay_ms, outward, declared_by, generation)
+    values (put_subscription.name, put_subscription.types, put_subscription.kind, put_subscription.owner,
+            put_subscription.delay_ms, put_subscription.outward, put_subscription.declared_by, put_subscription.generation)
+    on conflict on constraint subscription_name_key do update
+       set types = excluded.types, kind = excluded.kind, owner = excluded.owner, delay_ms = excluded.delay_ms,
+           outward = excluded.outward, declared_by = excluded.declared_by, generation = excluded.generation,
+           seen_at = clock_timestamp()
+    returning s.id into found_id;
+    perform postrider.compile_routes(array[found_id], '{}');
+    return found_id;
+end $$;
+
+
+--
+-- Name: record(text, text, json, text, timestamp with time zone, uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    tx xid8;
+    new_seq bigint;
+    at timestamptz;
+    new_id uuid;
+    known_id uuid;
+begin
+    if not exists (select from postrider.event_type t where t.name = record.type) then
+        perform postrider.check_name('type', type, true);
+        perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
+            'did you mean ' || (select string_agg(n, ', ') from (
+                select quote_literal(t.name) as n from postrider.event_type t
+                 where split_part(t.name, '.', 1) = split_part(record.type, '.', 1)
+                 order by abs(length(t.name) - length(record.type)), t.name limit 3) near),
+            'declare it first: postrider.declare'));
+    end if;
+    if type like 'postrider.%' or type like 'webhook.%' then
+        perform postrider.check_name('type', type);
+    end if;
+    if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
+        perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
+            'name the thing that the event is about, for example order/42');
+    end if;
+    if owner <> '' or owner is null then
+        perform postrider.check_owner(owner);
+    end if;
+    perform postrider.check_json('data', data);
+
+    tx := pg_current_xact_id();
+    at := clock_timestamp();
+    select (last_value << 46) | nextval('postrider.event_number') into new_seq from postrider.event_epoch;
+    new_id := postrider.event_id(at, new_seq);
+
+    if idempotency_key is not null then
+        if idempotency_key = '' or octet_length(idempotency_key) > 200 then
+            perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+        end if;
+        loop
+            select i.event_id into known_id from postrider.idempotency i
+             where i.owner = record.owner and i.key = idempotency_key and i.until > at;
+            if found then
+                return known_id;
+            end if;
+            delete from postrider.idempotency i
+             where i.owner = record.owner and i.key = idempotency_key and i.until <= at;
+            insert into postrider.idempotency (owner, key, event_id, until)
+            values (record.owner, idempotency_key, new_id, at + interval '24 hours')
+            on conflict do nothing;
+            exit when found;
+        end loop;
+    end if;
+
+    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject,
+            record.cause, record.data);
+    perform postrider.wake('postrider_event');
+    return new_id;
+end $$;
+
+
+--
+-- Name: record_many(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.record_many(events json) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    e json;
+    stray text;
+begin
+    if json_typeof(events) is distinct from 'array' then
+        perform postrider.refuse('PR003', 'events', 'it is not an array', 'send an array of objects with type, subject, data');
+    end if;
+    for e in select j from json_array_elements(events) j loop
+        select k into stray from json_object_keys(e) k
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key') limit 1;
+        if found then
+            perform postrider.refuse('PR005', stray, 'it is not an option of an event',
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key');
+        end if;
+        return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
+            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key');
+    end loop;
+end $$;
+
+
+--
+-- Name: refuse(text, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse(code text, field text, message text, remedy text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    raise exception using errcode = refuse.code, message = refuse.field || ': ' || refuse.message,
+        column = refuse.field, hint = refuse.remedy;
+end $$;
+
+
+--
+-- Name: relay(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay(most integer) RETURNS postrider.relayed
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    last postrider.cut;
+    new postrider.cut;
+    epoch postrider.log_epoch;
+    lo pg_snapshot;
+    hi pg_snapshot;
+    after bigint;
+    seqs bigint[];
+    types text[];
+    owners text[];
+    answer postrider.relayed;
+begin
+    perform postrider.check_isolation();
+    -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
+    if pg_current_xact_id_if_assigned() is not null then
+        perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
+            'call postrider.relay in a transaction of its own');
+    end if;
+    answer := row (null, 0, 0, false, false, 'busy');
+    if not pg_try_advisory_xact_lock(7305, 1) then
+        return answer;
+    end if;
+    -- each statement from here on sees the last relay's row
+    select * into last from postrider.cut order by no desc limit 1;
+    select * into epoch from postrider.log_epoch order by no desc limit 1;
+    if epoch.system_identifier <> (select system_identifier from pg_control_system()) then
+        perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
+    end if;
+    answer.why := 'idle';
+    if last.more then
+        lo := last.lo;
+        hi := last.hi;
+        after := last.last_seq;
+    else
+        lo := last.hi;
+        after := epoch.floor_seq;
+        select pg_current_snapshot() into hi;
+        answer.open_writers := pg_snapshot_xmin(hi) < pg_snapshot_xmax(hi);
+        if pg_snapshot_xmax(hi) < pg_snapshot_xmax(lo) then
+            perform postrider.refuse('PR012', 'cut', 'the last cut is ahead of this cluster', 'this is a restored copy: rebase it');
+        end if;
+        if hi::text = lo::text then
+            return answer;
+        end if;
+    end if;
+
+    if not last.more then
+        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
+          into seqs, types, owners from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, type, owner from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                select seq, type, owner from postrider.event
+                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
+                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+             order by seq limit most + 1) e;
+    else
+        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
+        -- read the whole window again for each slice
+        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
+          into seqs, types, owners from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, type, owner from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                (select seq, type, owner from postrider.event
+                  where seq >= greatest(after + 1, last.r_first) and seq <= last.r_last
+                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
+                    and pg_visible_in_snapshot(xid, hi)
+                  order by seq limit most + 1)) both_kinds
+             order by seq limit most + 1) e;
+    end if;
+
+    answer.n := coalesce(cardinality(seqs), 0);
+    answer.more := answer.n > most;
+    if answer.more then
+        answer.n := most;
+        seqs := seqs[1:most];
+        types := types[1:most];
+        owners := owners[1:most];
+    end if;
+    -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
+    if answer.n = 0 and not last.more
+       and pg_snapshot_xmax(hi)::text::numeric - pg_snapshot_xmax(lo)::text::numeric <= 10000
+    then
+        return answer;
+    end if;
+
+    new.no := last.no + 1;
+    new.epoch := epoch.no;
+    new.hi := hi;
+    new.more := answer.more;
+    new.at := greatest(clock_timestamp(), last.at);
+    new.n := answer.n;
+    new.first_seq := seqs[1];
+    new.last_seq := coalesce(seqs[answer.n], after);
+    if answer.more then
+        new.lo := lo;
+        new.r_first := last.r_first;
+        new.r_last := last.r_last;
+        if not last.more then
+            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
+             where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
+               and pg_visible_in_snapshot(xid, hi);
+        end if;
+    end if;
+    if answer.n > 0 then
+        answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
+    end if;
+    new.jobs := answer.jobs;
+    new.events_total := last.events_total + answer.n;
+    new.jobs_total := last.jobs_total + answer.jobs;
+    select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
+    new.hash := postrider.cut_hash(last.hash, new);
+    insert into postrider.cut select new.*;
+    if answer.jobs > 0 then
+        perform postrider.wake('postrider_job');
+    end if;
+    answer.no := new.no;
+    answer.why := 'done';
+    return answer;
+end $$;
+
+
+--
+-- Name: rescue(uuid, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.rescue(dead uuid, seen_beat bigint) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    l record;
+    n_open bigint;
+    moved int := 0;
+begin
+    if seen_beat = -1 then
+        if exists (select from postrider.worker w where w.id = dead) then
+            return 0;
+        end if;
+    else
+        delete from postrider.worker w where w.id = dead and w.beat = seen_beat;
+        if not found then
+            return 0;
+        end if;
+    end if;
+    select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
+    for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
+        moved := moved + postrider.put_back(l.id, true, n_open = 1);
+    end loop;
+    return moved;
+end $$;
+
+
+--
+-- Name: resolve(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.resolve(xid text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if xid !~ '^[0-9]{1,20}$' then
+        perform postrider.refuse('PR005', 'xid', 'it is not a transaction id', 'pass what pg_current_xact_id() told');
+    end if;
+    return coalesce(pg_xact_status(xid::xid8), 'unknown');
+exception when invalid_parameter_value then
+    -- a transaction id that this cluster has not given out yet: another cluster, or one that lost its tail in a failover
+    return 'unknown';
+end $_$;
+
+
+--
+-- Name: tick(uuid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tick(worker uuid, report json) RETURNS json
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    me uuid := worker;
+    queues text[] := array(select json_array_elements_text(report -> 'queues'));
+    kinds text[] := array(select json_array_elements_text(report -> 'kinds'));
+    held bigint[] := array(select json_array_elements_text(report -> 'held')::bigint);
+    settled bigint := (report ->> 'settled')::bigint;
+    handed_back int := 0;
+    rescued int := 0;
+    promoted int := 0;
+    unparked int;
+    n int;
+    x record;
+begin
+    perform postrider.check_isolation();
+    update postrider.worker w set beat = w.beat + 1, beat_at = clock_timestamp() where w.id = me;
+    if not found then
+        -- a first beat, or a worker that was taken for dead: what it held is told as lost below
+        insert into postrider.worker (id, app, version, host, pid, queues, kinds)
+        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds);
+    end if;
+
+    for x in select l.id from postrider.lease l
+              where l.worker = me and l.call <= settled and l.id <> all (held) order by l.id for update skip locked
+    loop
+        handed_back := handed_back + postrider.put_back(x.id, false, false);
+    end loop;
+    for x in select (d ->> 'worker')::uuid as id, (d ->> 'beat')::bigint as beat
+               from json_array_elements(coalesce(report -> 'dead', '[]')) d order by 1
+    loop
+        rescued := rescued + postrider.rescue(x.id, x.beat);
+    end loop;
+    for i in 1..20 loop
+        n := postrider.promote(1000);
+        promoted := promoted + n;
+        exit when n < 1000;
+    end loop;
+    unparked := postrider.unpark(queues, kinds);
+    if handed_back + rescued + promoted + unparked > 0 then
+        perform postrider.wake('postrider_job');
+    end if;
+
+    return json_build_object(
+        'lost', (select coalesce(json_agg(h), '[]') from unnest(held) h
+                  where not exists (select from postrider.lease l where l.id = h and l.worker = me)),
+        'handed_back', handed_back, 'rescued', rescued, 'promoted', promoted, 'unparked', unparked,
+        'others', (select coalesce(json_agg(json_build_object('worker', o.id, 'beat', o.beat)), '[]') from (
+            select w.id, w.beat from postrider.worker w where w.id <> me
+            union all
+            select distinct l.worker, -1 from postrider.lease l
+             where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
+        'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
+                   where exists (select from postrider.ready r where r.queue = q)),
+        'event_number', (select last_value from postrider.event_number),
+        'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
+                        from postrider.later y order by y.run_at limit 1));
+end $$;
+
+
+--
+-- Name: unpark(text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.unpark(queues text[], kinds text[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    q text;
+    n int;
+    moved int := 0;
+begin
+    foreach q in array queues loop
+        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
+        with free as (
+            delete from postrider.parked p where p.queue = q and p.key in (select 'kind:' || k from unnest(kinds) k)
+            returning p.*
+        ), again as (
+            insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+            select f.queue, f.priority, f.share, f.pos, f.id, f.attempt, f.losses, f.flags, f.order_key from free f returning 1
+        )
+        select count(*) into n from again;
+        moved := moved + n;
+        if exists (select from postrider.parked p where p.queue = q and p.key = 'strict:')
+           and pg_try_advisory_xact_lock(7305, 4)
+           and not exists (select from postrider.ready r where r.flags & 8 <> 0)
+           and not exists (select from postrider.lease l where 8 = any (
+                select f & 8 from unnest(l.ids, l.flags) u (id, f) where u.id = any (l.open)))
+        then
+            with head as (
+                delete from postrider.parked p where p.queue = q and p.key = 'strict:' and p.pos = (
+                    select min(m.pos) from postrider.parked m where m.queue = q and m.key = 'strict:')
+                returning p.*
+            )
+            insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+            select h.queue, h.priority, h.share, h.pos, h.id, h.attempt, h.losses, (h.flags | 12)::smallint, h.order_key
+              from head h;
+            moved := moved + 1;
+        end if;
+    end loop;
+    return moved;
+end $$;
+
+
+--
+-- Name: wake(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.wake(channel text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    now_ms bigint := (extract(epoch from clock_timestamp()) * 1000)::bigint;
+    last_ms bigint;
+begin
+    if channel = 'postrider_event' then
+        select last_value into last_ms from postrider.wake_event;
+    else
+        select last_value into last_ms from postrider.wake_job;
+    end if;
+    -- a clock that went back may not mute everybody until it has caught up
+    if last_ms between now_ms - 5 and now_ms or coalesce(current_setting('postrider.wake', true), '') = 'off' then
+        return;
+    end if;
+    perform setval(case when channel = 'postrider_event' then 'postrider.wake_event'::regclass
+                        else 'postrider.wake_job'::regclass end, now_ms);
+    if pg_notification_queue_usage() < 0.5 then
+        perform pg_notify(channel, '');
+    end if;
+end $$;
+
+
+--
+-- Name: attempt; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.attempt (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    attempt smallint NOT NULL,
+    outcome smallint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    error text
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.delivery_attempt (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    attempt smallint NOT NULL,
+    endpoint bigint,
+    event uuid,
+    trigger text NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    outcome text,
+    reason text,
+    status smallint,
+    failure text,
+    excerpt text,
+    headers json,
+    request_sha256 bytea,
+    peer text,
+    dns_us bigint,
+    connect_us bigint,
+    tls_us bigint,
+    first_byte_us bigint,
+    total_us bigint,
+    CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
+    CONSTRAINT outcome_is_delivered_failed_postponed_or_discarded CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text]))),
+    CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: done; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.done (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    started_at timestamp with time zone,
+    lease bigint,
+    state smallint NOT NULL,
+    ended_as smallint NOT NULL,
+    fault_side smallint,
+    attempt smallint NOT NULL,
+    reason text,
+    output json,
+    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: endpoint; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.endpoint (
+    id bigint NOT NULL,
+    subscription bigint NOT NULL,
+    name text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    url text NOT NULL,
+    types text[] NOT NULL,
+    format smallint DEFAULT 1 NOT NULL,
+    timeout_ms integer NOT NULL,
+    max_attempts smallint NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    disabled_at timestamp with time zone,
+    disabled_reason text,
+    deleted_at timestamp with time zone,
+    CONSTRAINT a_disabled_endpoint_says_why CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL))),
+    CONSTRAINT max_attempts_is_1_to_18 CHECK (((max_attempts >= 1) AND (max_attempts <= 18))),
+    CONSTRAINT timeout_is_1_to_60_seconds CHECK (((timeout_ms >= 1000) AND (timeout_ms <= 60000)))
+);
+
+
+--
+-- Name: endpoint_id; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.endpoint_id
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: endpoint_secret; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.endpoint_secret (
+    id uuid NOT NULL,
+    endpoint bigint NOT NULL,
+    kind text NOT NULL,
+    sealed bytea NOT NULL,
+    key_id text NOT NULL,
+    valid_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    valid_until timestamp with time zone,
+    CONSTRAINT a_secret_ends_after_it_begins CHECK ((valid_until > valid_from)),
+    CONSTRAINT kind_is_v1_or_v1a CHECK ((kind = ANY (ARRAY['v1'::text, 'v1a'::text])))
+);
+
+
+--
+-- Name: epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.epoch (
+    unit text NOT NULL,
+    epoch bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT unit_is_event_or_job CHECK ((unit = ANY (ARRAY['event'::text, 'job'::text])))
+);
+
+
+--
+-- Name: event; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event (
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    seq bigint NOT NULL,
+    id uuid NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    subject text NOT NULL,
+    cause uuid,
+    traceparent text,
+    data json NOT NULL
+)
+PARTITION BY RANGE (seq);
+
+
+--
+-- Name: event_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.event_epoch
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 65535
+    CACHE 1;
+
+
+--
+-- Name: event_number; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.event_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 70368744177663
+    CACHE 1;
+
+
+--
+-- Name: event_type; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event_type (
+    name text NOT NULL COLLATE pg_catalog."C",
+    description text DEFAULT ''::text NOT NULL,
+    exposure text DEFAULT 'internal'::text NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text])))
+);
+
+
+--
+-- Name: idempotency; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.idempotency (
+    owner text NOT NULL,
+    key text NOT NULL,
+    event_id uuid NOT NULL,
+    until timestamp with time zone NOT NULL
+);
+
+
+--
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    unique_hash bytea,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_epoch
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 65535
+    CACHE 1;
+
+
+--
+-- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 17592186044415
+    CACHE 1;
+
+
+--
+-- Name: kind; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.kind (
+    name text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    timeout_ms bigint NOT NULL,
+    retry json NOT NULL,
+    class smallint NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT class_is_short_standard_or_long CHECK (((class >= 1) AND (class <= 3))),
+    CONSTRAINT max_attempts_is_1_to_1000 CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
+    CONSTRAINT priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4)))
+);
+
+
+--
+-- Name: later; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.later (
+    run_at timestamp with time zone NOT NULL,
+    id bigint NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    why smallint DEFAULT 0 NOT NULL,
+    lease bigint,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
+
+
+--
+-- Name: lease; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lease (
+    id bigint NOT NULL,
+    worker uuid NOT NULL,
+    call bigint,
+    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    queue text NOT NULL,
+    ids bigint[] NOT NULL,
+    positions bigint[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    losses smallint[] NOT NULL,
+    flags smallint[] NOT NULL,
+    priorities smallint[] NOT NULL,
+    shares smallint[] NOT NULL,
+    order_keys text[],
+    open bigint[] NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: lease_id; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.lease_id
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.log_epoch (
+    no integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    floor_seq bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    note text NOT NULL
+);
+
+
+--
+-- Name: migration; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.migration (
+    number integer NOT NULL,
+    name text NOT NULL,
+    sha256 text NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+--
+-- Name: parked; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.parked (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+);
+
+
+--
+-- Name: partitioned; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.partitioned (
+    name text NOT NULL,
+    unit text NOT NULL,
+    CONSTRAINT unit_is_event_or_job CHECK ((unit = ANY (ARRAY['event'::text, 'job'::text])))
+);
+
+
+--
+-- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.ready (
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+
+
+--
+-- Name: route; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.route (
+    type text NOT NULL COLLATE pg_catalog."C",
+    owner text NOT NULL COLLATE pg_catalog."C",
+    subscription bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    class smallint NOT NULL,
+    delay_ms bigint NOT NULL
+);
+
+
+--
+-- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.subscription (
+    id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    types text[] NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    delay_ms bigint DEFAULT 0 NOT NULL,
+    outward boolean DEFAULT false NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT delay_is_not_negative CHECK ((delay_ms >= 0))
+);
+
+
+--
+-- Name: subscription_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+ALTER TABLE postrider.subscription ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME postrider.subscription_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: wake_event; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.wake_event
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: wake_job; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.wake_job
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: worker; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.worker (
+    id uuid NOT NULL,
+    app text NOT NULL,
+    version text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    queues text[] NOT NULL,
+    kinds text[] NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    beat bigint DEFAULT 1 NOT NULL,
+    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
+
+
+--
+-- Name: endpoint a_subscription_has_one_endpoint; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint
+    ADD CONSTRAINT a_subscription_has_one_endpoint UNIQUE (subscription);
+
+
+--
+-- Name: attempt attempt_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (class, id, lease);
+
+
+--
+-- Name: cut cut_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.cut
+    ADD CONSTRAINT cut_pkey PRIMARY KEY (no);
+
+
+--
+-- Name: delivery_attempt delivery_attempt_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.delivery_attempt
+    ADD CONSTRAINT delivery_attempt_pkey PRIMARY KEY (class, id, lease);
+
+
+--
+-- Name: done done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.done
+    ADD CONSTRAINT done_pkey PRIMARY KEY (class, id);
+
+
+--
+-- Name: endpoint endpoint_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint
+    ADD CONSTRAINT endpoint_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: endpoint_secret endpoint_secret_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint_secret
+    ADD CONSTRAINT endpoint_secret_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: epoch epoch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.epoch
+    ADD CONSTRAINT epoch_pkey PRIMARY KEY (unit, epoch);
+
+
+--
+-- Name: event event_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (seq);
+
+
+--
+-- Name: event_type event_type_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.event_type
+    ADD CONSTRAINT event_type_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: idempotency idempotency_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.idempotency
+    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (owner, key);
+
+
+--
+-- Name: job job_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (class, id);
+
+
+--
+-- Name: kind kind_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.kind
+    ADD CONSTRAINT kind_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: later later_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.later
+    ADD CONSTRAINT later_pkey PRIMARY KEY (run_at, id);
+
+
+--
+-- Name: lease lease_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.lease
+    ADD CONSTRAINT lease_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: log_epoch log_epoch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.log_epoch
+    ADD CONSTRAINT log_epoch_pkey PRIMARY KEY (no);
+
+
+--
+-- Name: migration migration_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.migration
+    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
+
+
+--
+-- Name: parked parked_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.parked
+    ADD CONSTRAINT parked_pkey PRIMARY KEY (queue, key, pos);
+
+
+--
+-- Name: partitioned partitioned_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.partitioned
+    ADD CONSTRAINT partitioned_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: ready ready_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.ready
+    ADD CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, share, pos);
+
+
+--
+-- Name: route route_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.route
+    ADD CONSTRAINT route_pkey PRIMARY KEY (type, owner, subscription);
+
+
+--
+-- Name: subscription subscription_name_key; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.subscription
+    ADD CONSTRAINT subscription_name_key UNIQUE (name);
+
+
+--
+-- Name: subscription subscription_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.subscription
+    ADD CONSTRAINT subscription_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: worker worker_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.worker
+    ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: an_owner_names_an_endpoint_once; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE UNIQUE INDEX an_owner_names_an_endpoint_once ON postrider.endpoint USING btree (owner, name) WHERE (deleted_at IS NULL);
+
+
+--
+-- Name: delivery_attempt_recent; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING btree (started_at);
+
+
+--
+-- Name: event_cut; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
+
+
+--
+-- Name: idempotency_expired; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX idempotency_expired ON postrider.idempotency USING btree (until);
+
+
+--
+-- Name: later_moved; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX later_moved ON postrider.later USING btree (id) WHERE (why <> 0);
+
+
+--
+-- Name: lease_of_worker; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
+
+
+--
+-- Name: parked_job; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX parked_job ON postrider.parked USING btree (id);
+
+
+--
+-- Name: ready_moved; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_moved ON postrider.ready USING btree (id) WHERE (pos <> id);
+
+
+--
+-- Name: ready_strict; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_strict ON postrider.ready USING btree (id) WHERE (((flags)::integer & 8) <> 0);
+
+
+--
+-- Name: route_of_subscription; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX route_of_subscription ON postrider.route USING btree (subscription);
+
+
+--
+-- Name: secret_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX secret_of_endpoint ON postrider.endpoint_secret USING btree (endpoint);
+
+
+--
+-- Name: cut cut_epoch_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.cut
+    ADD CONSTRAINT cut_epoch_fkey FOREIGN KEY (epoch) REFERENCES postrider.log_epoch(no);
+
+
+--
+-- Name: endpoint_secret endpoint_secret_endpoint_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint_secret
+    ADD CONSTRAINT endpoint_secret_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES postrider.endpoint(id) ON DELETE CASCADE;
+
+
+--
+-- Name: route route_subscription_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.route
+    ADD CONSTRAINT route_subscription_fkey FOREIGN KEY (subscription) REFERENCES postrider.subscription(id) ON DELETE CASCADE;
+
+
+--
+-- Name: subscription subscription_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.subscription
+    ADD CONSTRAINT subscription_kind_fkey FOREIGN KEY (kind) REFERENCES postrider.kind(name);
+
+
+--
+-- Name: FUNCTION advance_epoch(unit text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_isolation(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_isolation() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_json(field text, data json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_json(field text, data json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_name(field text, name text, reserved boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_name(field text, name text, reserved boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_owner(owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_owner(owner text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_routes(subscriptions bigint[], types text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION cut_hash(previous bytea, c postrider.cut); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declaration_wins(what text, name text, mine bigint, theirs bigint, same boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declaration_wins(what text, name text, mine bigint, theirs bigint, same boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare(declarations json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION drop_subscription(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION enqueue_many(jobs json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enqueue_many(jobs json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION event_id(recorded_at timestamp with time zone, seq bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_id(recorded_at timestamp with time zone, seq bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION event_seq(id uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_seq(id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.housekeep() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION leave(worker uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION make_partitions(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_partitions(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION pattern_regex(pattern text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pattern_regex(pattern text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION promote(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION put_back(lease_id bigint, lost boolean, isolated boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_back(lease_id bigint, lost boolean, isolated boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION record_many(events json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION refuse(code text, field text, message text, remedy text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, remedy text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay(most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rescue(dead uuid, seen_beat bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.rescue(dead uuid, seen_beat bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION resolve(xid text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.resolve(xid text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tick(worker uuid, report json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tick(worker uuid, report json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION unpark(queues text[], kinds text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.unpark(queues text[], kinds text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION wake(channel text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.wake(channel text) FROM PUBLIC;
