@@ -1,0 +1,508 @@
+//! A job waits, runs, fails, waits again and ends: through the public face, on a real Postgres.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "a test asks the database itself"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use postrider::inspect::{self, JobRow};
+use postrider::{
+    Answer, BoxError, Bus, Context, Error, Fut, Handler, Job, JobId, Kind, KindSpec, NewEvent, NewJob, Payload,
+    Recorder, Retry, Running, Settings, Stopped, Subscription, Timestamp, Tx, Verdict, handler,
+};
+use postrider_testkit::TestDb;
+use sqlx::PgPool;
+use tokio::sync::{Semaphore, mpsc};
+
+const GRACE: Duration = Duration::from_secs(10);
+
+fn fast() -> Settings {
+    Settings { beat: Duration::from_millis(100), dead_after: Duration::from_secs(2), ..Settings::default() }
+}
+
+fn quick(name: &str) -> KindSpec {
+    let retry = Retry::Steps(vec![Duration::from_millis(10)]);
+    KindSpec { retry, max_attempts: 3, ..KindSpec::new(name) }
+}
+
+fn empty() -> Payload {
+    Payload::parse("{}").unwrap()
+}
+
+async fn start(pool: &PgPool, kinds: impl IntoIterator<Item = Kind>) -> (Bus, Running) {
+    let bus = Bus::builder(pool.clone()).kinds(kinds).settings(fast()).build().await.unwrap();
+    let running = bus.start().unwrap();
+    (bus, running)
+}
+
+async fn enqueue(bus: &Bus, job: NewJob) -> JobId {
+    bus.jobs().enqueue(None, &[job]).await.unwrap().remove(0).id
+}
+
+/// Polls until a job has a state; the deadline is generous and its end is a failure.
+async fn until(pool: &PgPool, id: &JobId, state: &str) -> JobRow {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let row = inspect::job(pool, id.as_str()).await.unwrap().unwrap();
+        if row.state == state {
+            return row;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{row:?} never became {state}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn attempts(pool: &PgPool, id: &JobId) -> Vec<(i16, i16, String)> {
+    let id: i64 = id.as_str().parse().unwrap();
+    sqlx::query_as("select attempt, outcome, error from postrider.attempt where id = $1 order by lease")
+        .bind(id)
+        .fetch_all(pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn e4_a_handler_receives_the_bytes_that_were_enqueued() {
+    let db = TestDb::fresh().await;
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let kind = Kind::new("t.echo").handler(handler(move |job, _| {
+        sender.send(job.args.as_str().to_owned()).unwrap();
+        async { Ok(Verdict::Complete) }
+    }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let text = "{\"b\":1.0, \"a\":12345678901234567890123,\"a\":1E2}";
+    let id = enqueue(&bus, NewJob::new("t.echo", Payload::parse(text).unwrap())).await;
+    assert_eq!(seen.recv().await.unwrap(), text);
+    assert_eq!(until(db.pool(), &id, "completed").await.attempt, 1);
+    assert_eq!(running.stop(GRACE).await, Stopped::Drained);
+}
+
+#[tokio::test]
+async fn a1_an_error_is_tried_again_and_recorded_until_the_attempts_are_used_up() {
+    let db = TestDb::fresh().await;
+    let kind = Kind::spec(quick("t.fail")).handler(handler(|job, _| async move {
+        let cause = std::io::Error::other("the disk said no");
+        Err::<Verdict, BoxError>(format!("attempt {} failed: {cause}", job.attempt).into())
+    }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let id = enqueue(&bus, NewJob::new("t.fail", empty())).await;
+    let row = until(db.pool(), &id, "discarded").await;
+    assert_eq!((row.attempt, row.reason.as_deref()), (3, Some("attempt 3 failed: the disk said no")));
+    let expected: Vec<_> = (1..=3).map(|n| (n, 2, format!("attempt {n} failed: the disk said no"))).collect();
+    assert_eq!(attempts(db.pool(), &id).await, expected);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn a3_a4_a_discard_is_final_at_once_and_a_snooze_spends_no_attempt() {
+    let db = TestDb::fresh().await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let discard =
+        Kind::spec(quick("t.discard")).handler(handler(|_, _| async { Ok(Verdict::Discard("not\0ours".into())) }));
+    let snooze = Kind::spec(quick("t.snooze")).handler(handler(move |job, _| {
+        let n = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            assert_eq!(job.attempt, 1, "a snooze gave the attempt back");
+            Ok(if n < 5 { Verdict::Snooze(Duration::from_millis(20)) } else { Verdict::Complete })
+        }
+    }));
+    let (bus, running) = start(db.pool(), [discard, snooze]).await;
+    let discarded = enqueue(&bus, NewJob::new("t.discard", empty())).await;
+    let snoozed = enqueue(&bus, NewJob::new("t.snooze", empty())).await;
+    let row = until(db.pool(), &discarded, "discarded").await;
+    assert_eq!((row.attempt, row.reason.as_deref()), (1, Some("not\\0ours")));
+    assert_eq!(until(db.pool(), &snoozed, "completed").await.attempt, 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 6);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn a6_a8_a_timeout_and_a_panic_are_failed_attempts_and_the_process_lives() {
+    let db = TestDb::fresh().await;
+    let once = KindSpec { max_attempts: 1, timeout: Duration::from_millis(50), ..quick("t.slow") };
+    let slow = Kind::spec(once).handler(handler(|_, _| async { std::future::pending().await }));
+    let panics = Kind::spec(KindSpec { max_attempts: 1, ..quick("t.panic") })
+        .handler(handler(|_, _| async { panic!("on purpose") }));
+    let fine = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (bus, running) = start(db.pool(), [slow, panics, fine]).await;
+    let slow = enqueue(&bus, NewJob::new("t.slow", empty())).await;
+    let panicked = enqueue(&bus, NewJob::new("t.panic", empty())).await;
+    assert_eq!(until(db.pool(), &slow, "discarded").await.reason.as_deref(), Some("timed out after 50 ms"));
+    assert_eq!(until(db.pool(), &panicked, "discarded").await.reason.as_deref(), Some("panicked: on purpose"));
+    let fine = enqueue(&bus, NewJob::new("t.fine", empty())).await;
+    until(db.pool(), &fine, "completed").await;
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn a11_whatever_a_handler_says_the_batch_that_it_was_in_completes() {
+    let db = TestDb::fresh().await;
+    let bad = KindSpec { max_attempts: 1, ..quick("t.bad") };
+    let bad = Kind::spec(bad).handler(handler(|_, _| async { Err("\0\u{fffe} ".repeat(3_000_000).into()) }));
+    let fine = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (bus, running) = start(db.pool(), [bad, fine]).await;
+    let jobs: Vec<NewJob> = (0..20).map(|n| NewJob::new(if n == 10 { "t.bad" } else { "t.fine" }, empty())).collect();
+    let ids = bus.jobs().enqueue(None, &jobs).await.unwrap();
+    for (n, enqueued) in ids.iter().enumerate() {
+        let row = until(db.pool(), &enqueued.id, if n == 10 { "discarded" } else { "completed" }).await;
+        if n == 10 {
+            assert!(row.reason.unwrap().ends_with("… (cut)"));
+        }
+    }
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn k1_a_job_never_starts_before_its_time_by_the_databases_clock() {
+    let db = TestDb::fresh().await;
+    let kind = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let now: i64 = sqlx::query_scalar("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
+        .fetch_one(db.pool())
+        .await
+        .unwrap();
+    let at = |micros: i64| Some(Timestamp::from_micros(now + micros));
+    let soon = enqueue(&bus, NewJob { run_at: at(300_000), ..NewJob::new("t.fine", empty()) }).await;
+    let past = enqueue(&bus, NewJob { run_at: at(-3_600_000_000), ..NewJob::new("t.fine", empty()) }).await;
+    until(db.pool(), &past, "completed").await;
+    until(db.pool(), &soon, "completed").await;
+    let early: i64 = sqlx::query_scalar(
+        "select count(*) from postrider.done d join postrider.job j using (class, id) where d.started_at < j.run_at",
+    )
+    .fetch_one(db.pool())
+    .await
+    .unwrap();
+    assert_eq!(early, 0);
+    let waits: Option<i64> =
+        sqlx::query_scalar("select count(run_at) from postrider.job").fetch_one(db.pool()).await.unwrap();
+    assert_eq!(waits, Some(1), "a time in the past means now");
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn k2_k4_jobs_start_by_priority_then_in_order_and_never_more_than_the_slots() {
+    let db = TestDb::fresh().await;
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let (most, running_now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (wait, peak, open) = (Arc::clone(&gate), Arc::clone(&most), Arc::clone(&running_now));
+    let kind = Kind::new("t.gate").handler(handler(move |job, _| {
+        sender.send(job.args.decode::<u32>().unwrap()).unwrap();
+        peak.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let (wait, open) = (Arc::clone(&wait), Arc::clone(&open));
+        async move {
+            wait.acquire().await.unwrap().forget();
+            open.fetch_sub(1, Ordering::SeqCst);
+            Ok(Verdict::Complete)
+        }
+    }));
+    let bus =
+        Bus::builder(db.pool().clone()).kinds([kind]).concurrency("default", 1).settings(fast()).build().await.unwrap();
+    let jobs: Vec<NewJob> = [(0, 3), (1, 3), (2, 1), (3, 2), (4, 1), (5, 4)]
+        .map(|(n, priority)| NewJob { priority: Some(priority), ..NewJob::new("t.gate", Payload::of(&n).unwrap()) })
+        .into();
+    bus.jobs().enqueue(None, &jobs).await.unwrap();
+    let running = bus.start().unwrap();
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        order.push(started.recv().await.unwrap());
+        gate.add_permits(1);
+    }
+    assert_eq!(order, [2, 4, 3, 0, 1, 5]);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn y4_every_matching_subscription_gets_every_event_of_its_owner_or_of_all() {
+    let db = TestDb::fresh().await;
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let on = |name: &'static str| {
+        let sender = sender.clone();
+        handler(move |job, _| {
+            let event = job.event.clone().unwrap();
+            sender.send((name, event.r#type, event.subject, event.data.as_str().to_owned())).unwrap();
+            async { Ok(Verdict::Complete) }
+        })
+    };
+    let mut acme = postrider::SubscriptionSpec::new("s.acme", ["order.*"]);
+    acme.owner = "acme".into();
+    acme.kind = "s.exact".into();
+    let bus = Bus::builder(db.pool().clone())
+        .types(["order.paid", "order.paid.twice", "user.born"])
+        .subscriptions([
+            Subscription::new("s.exact", ["order.paid"]).handler(on("exact")),
+            Subscription::new("s.deep", ["order.**", "nothing.*"]).handler(on("deep")),
+            Subscription::spec(acme),
+        ])
+        .settings(fast())
+        .build()
+        .await
+        .unwrap();
+    let running = bus.start().unwrap();
+    let mut tx = db.pool().begin().await.unwrap();
+    for (kind, subject, owner) in
+        [("order.paid", "1", ""), ("order.paid", "2", "acme"), ("order.paid.twice", "3", ""), ("user.born", "4", "")]
+    {
+        let event =
+            NewEvent { owner: owner.into(), ..NewEvent::new(kind, subject, Payload::parse("[ 1.0 ]").unwrap()) };
+        bus.recorder().record(&mut *tx, &event).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut got = Vec::new();
+    for _ in 0..6 {
+        let (name, kind, subject, data) = seen.recv().await.unwrap();
+        assert_eq!(data, "[ 1.0 ]");
+        got.push((name, kind, subject));
+    }
+    got.sort();
+    let expected: Vec<(&str, String, String)> = [
+        ("deep", "order.paid", "1"),
+        ("deep", "order.paid", "2"),
+        ("deep", "order.paid.twice", "3"),
+        ("exact", "order.paid", "1"),
+        ("exact", "order.paid", "2"),
+        ("exact", "order.paid", "2"), // once for itself, once for the owner's subscription of the same kind
+    ]
+    .map(|(name, kind, subject)| (name, kind.to_owned(), subject.to_owned()))
+    .into();
+    assert_eq!(got, expected);
+    assert_eq!(running.stop(GRACE).await, Stopped::Drained);
+    assert!(seen.try_recv().is_err());
+    let overview = inspect::overview(db.pool()).await.unwrap();
+    assert_eq!((overview.relayed, overview.fanned_out, overview.ready, overview.running), (4, 6, 0, 0));
+}
+
+struct Watching {
+    fail_claims: AtomicUsize,
+}
+
+const NOTE: postrider::Statement = postrider::Statement {
+    name: "note",
+    sql: "insert into public.note (id, lease) values ($1::text::bigint, $2::bigint)",
+};
+
+impl Handler for Watching {
+    fn handle<'a>(&'a self, job: &'a Job, _: &'a Context) -> Answer<'a> {
+        Box::pin(async move {
+            assert!(job.lease > 0);
+            Ok(Verdict::Complete)
+        })
+    }
+    fn watches_claims(&self) -> bool {
+        true
+    }
+    fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [&'a Job]) -> Fut<'a, ()> {
+        Box::pin(async move {
+            for job in jobs {
+                tx.run(&NOTE, &[postrider::Arg::Text(job.id.as_str()), postrider::Arg::Int(job.lease)]).await?;
+            }
+            if self.fail_claims.fetch_sub(1, Ordering::SeqCst) > 0 {
+                return Err(Error::Schema("not this time".into()));
+            }
+            self.fail_claims.store(0, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_handler_writes_at_its_claim_commits_with_the_claim_or_not_at_all() {
+    let db = TestDb::fresh().await;
+    sqlx::query("create table public.note (id bigint not null, lease bigint not null)")
+        .execute(db.pool())
+        .await
+        .unwrap();
+    let kind = Kind::new("t.watch").handler(Arc::new(Watching { fail_claims: AtomicUsize::new(2) }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let id = enqueue(&bus, NewJob::new("t.watch", empty())).await;
+    assert_eq!(until(db.pool(), &id, "completed").await.attempt, 1, "a claim that failed spent nothing");
+    let notes: i64 = sqlx::query_scalar(
+        "select count(*) from public.note n join postrider.done d on d.id = n.id and d.lease = n.lease",
+    )
+    .fetch_one(db.pool())
+    .await
+    .unwrap();
+    assert_eq!(notes, 1);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn z3_starting_twice_is_refused_and_a_dropped_worker_leaves_its_work_to_others() {
+    let db = TestDb::fresh().await;
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let hangs = Kind::new("t.work").handler(handler(move |_, _| {
+        sender.send(()).unwrap();
+        async { std::future::pending().await }
+    }));
+    let (bus, running) = start(db.pool(), [hangs]).await;
+    bus.start().unwrap_err();
+    let id = enqueue(&bus, NewJob::new("t.work", empty())).await;
+    started.recv().await.unwrap();
+    drop(running);
+    let works = Kind::new("t.work").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (_bus, running) = start(db.pool(), [works]).await;
+    assert_eq!(until(db.pool(), &id, "completed").await.attempt, 1);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn z6_every_fault_of_a_declaration_is_told_at_once() {
+    let db = TestDb::fresh().await;
+    let none = || handler(|_, _| async { Ok(Verdict::Complete) });
+    let error = Bus::builder(db.pool().clone())
+        .types(["Bad Type", "order.paid", "order.paid", "postrider.mine"])
+        .kinds([
+            Kind::new("").handler(none()),
+            Kind::spec(KindSpec { max_attempts: 0, ..KindSpec::new("k.zero") }),
+            Kind::spec(KindSpec { priority: 9, ..KindSpec::new("k.nine") }),
+            Kind::new("webhook.deliver"),
+        ])
+        .subscriptions([Subscription::new("s.none", Vec::<String>::new()), Subscription::new("s.bad", ["a*"])])
+        .concurrency("nowhere", 3)
+        .settings(Settings { dead_after: Duration::from_secs(1), ..Settings::default() })
+        .build()
+        .await
+        .unwrap_err();
+    let Error::Declarations(refused) = error else { panic!("{error:?}") };
+    let fields: Vec<&str> = refused.iter().map(|r| r.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "type",
+            "type",
+            "type",
+            "kind",
+            "max_attempts",
+            "priority",
+            "kind",
+            "types",
+            "types",
+            "concurrency",
+            "dead_after"
+        ]
+    );
+    let declared: i64 =
+        sqlx::query_scalar("select count(*) from postrider.event_type").fetch_one(db.pool()).await.unwrap();
+    assert_eq!(declared, 0);
+}
+
+#[tokio::test]
+async fn e9_a_bad_option_of_enqueue_names_its_field_and_writes_nothing() {
+    let db = TestDb::fresh().await;
+    Bus::builder(db.pool().clone()).kinds([Kind::new("mail.send")]).build().await.unwrap();
+    for (call, code, field) in [
+        ("postrider.enqueue('mail.sent')", "PR004", "kind"),
+        ("postrider.enqueue('webhook.deliver')", "PR004", "kind"),
+        ("postrider.enqueue('mail.send', priority => 0)", "PR005", "priority"),
+        ("postrider.enqueue('mail.send', max_attempts => 1001)", "PR005", "max_attempts"),
+        ("postrider.enqueue('mail.send', queue => 'A B')", "PR001", "queue"),
+        ("postrider.enqueue('mail.send', owner => E'a\\nb')", "PR001", "owner"),
+        ("postrider.enqueue('mail.send', '\"\\u0000\"')", "PR003", "args"),
+        ("postrider.enqueue('mail.send', null)", "PR003", "args"),
+        ("postrider.enqueue_many('[{\"kind\":\"mail.send\",\"delay\":1}]')", "PR005", "delay"),
+        ("postrider.enqueue_many('{}')", "PR003", "jobs"),
+    ] {
+        let error =
+            sqlx::query(sqlx::AssertSqlSafe(format!("select * from {call}"))).execute(db.pool()).await.unwrap_err();
+        let error = error.as_database_error().unwrap();
+        let pg = error.downcast_ref::<sqlx::postgres::PgDatabaseError>();
+        assert_eq!((pg.code(), pg.column(), pg.hint().is_some()), (code, Some(field), true), "{call}");
+    }
+    let jobs: i64 = sqlx::query_scalar("select count(*) from postrider.job").fetch_one(db.pool()).await.unwrap();
+    assert_eq!(jobs, 0);
+}
+
+#[tokio::test]
+async fn e1_a_job_enqueued_in_a_transaction_exists_if_and_only_if_it_commits() {
+    let db = TestDb::fresh().await;
+    let kind = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let jobs = bus.jobs();
+    let mut tx = db.pool().begin().await.unwrap();
+    let gone = jobs.enqueue(Some(&mut *tx), &[NewJob::new("t.fine", empty())]).await.unwrap().remove(0).id;
+    tx.rollback().await.unwrap();
+    let mut tx = db.pool().begin().await.unwrap();
+    let kept = jobs.enqueue(Some(&mut *tx), &[NewJob::new("t.fine", empty())]).await.unwrap().remove(0).id;
+    assert_eq!(inspect::job(db.pool(), kept.as_str()).await.unwrap(), None, "nobody sees it before the commit");
+    tx.commit().await.unwrap();
+    until(db.pool(), &kept, "completed").await;
+    assert_eq!(inspect::job(db.pool(), gone.as_str()).await.unwrap(), None);
+    assert_eq!(inspect::job(db.pool(), "no-such-id").await.unwrap(), None);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn z8_no_transaction_of_ours_is_open_while_a_handler_runs() {
+    let db = TestDb::fresh().await;
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let wait = Arc::clone(&gate);
+    let kind = Kind::new("t.gate").handler(handler(move |_, _| {
+        sender.send(()).unwrap();
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.acquire().await.unwrap().forget();
+            Ok(Verdict::Complete)
+        }
+    }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let id = enqueue(&bus, NewJob::new("t.gate", empty())).await;
+    started.recv().await.unwrap();
+    let open: i64 = sqlx::query_scalar(
+        "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'",
+    )
+    .fetch_one(db.pool())
+    .await
+    .unwrap();
+    assert_eq!(open, 0);
+    gate.add_permits(1);
+    until(db.pool(), &id, "completed").await;
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
+async fn pr010_our_statements_refuse_another_isolation_level() {
+    let db = TestDb::fresh().await;
+    for call in [
+        "postrider.relay(10)",
+        "postrider.claim(gen_random_uuid(), 1, 'default', '{}', 1, '{2}', '{0}', '{0}')",
+        "postrider.finish(gen_random_uuid(), '{}', '{}', '{}', '{}', '{}')",
+        "postrider.tick(gen_random_uuid(), '{}')",
+    ] {
+        let mut tx = db.pool().begin().await.unwrap();
+        sqlx::query("set transaction isolation level repeatable read").execute(&mut *tx).await.unwrap();
+        let error =
+            sqlx::query(sqlx::AssertSqlSafe(format!("select * from {call}"))).execute(&mut *tx).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().code().unwrap(), "PR010", "{call}");
+    }
+    // a role whose default is another one does not trouble a worker
+    sqlx::query(sqlx::AssertSqlSafe(format!(
+        "alter database {} set default_transaction_isolation = 'serializable'",
+        db.name()
+    )))
+    .execute(db.pool())
+    .await
+    .unwrap();
+    let fresh = PgPool::connect(db.url()).await.unwrap();
+    let kind = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
+    let (bus, running) = start(&fresh, [kind]).await;
+    let id = enqueue(&bus, NewJob::new("t.fine", empty())).await;
+    until(db.pool(), &id, "completed").await;
+    running.stop(GRACE).await;
+    let mut tx = db.pool().begin().await.unwrap();
+    sqlx::query("insert into postrider.event_type (name, declared_by) values ('a.b', '')")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let mut tx = fresh.begin().await.unwrap();
+    Recorder::new().record(&mut *tx, &NewEvent::new("a.b", "s", empty())).await.unwrap();
+    tx.commit().await.unwrap();
+}
