@@ -44,8 +44,8 @@ pub enum Reply {
     Reset(Vec<u8>),
     /// Closes its sending side at once and goes on reading.
     HalfClose,
-    /// Reads the request and never answers.
-    Hang,
+    /// Sends the bytes, perhaps none, and then nothing more.
+    Stall(Vec<u8>),
 }
 
 impl Reply {
@@ -304,7 +304,11 @@ async fn act(wire: &mut impl Wire, reply: Reply, sent: &AtomicU64) -> io::Result
             while wire.read_u8().await.is_ok() {}
             return Ok(false);
         }
-        Reply::Hang => while wire.read_u8().await.is_ok() {},
+        Reply::Stall(bytes) => {
+            write(wire, &bytes, sent).await?;
+            while wire.read_u8().await.is_ok() {}
+            return Ok(false);
+        }
     }
     Ok(true)
 }
