@@ -47,6 +47,9 @@ impl Claimed {
         let (root, ephemeral, lock) = match home {
             Home::Persistent(root) => {
                 let root = absolute(&root).named("resolve", &root)?;
+                if let (Some(account), Some(there)) = (&account, root.ancestors().find(|path| path.exists())) {
+                    account.reaches(there)?; // before anything is made below
+                }
                 make_directory(&root, root_mode(account.as_ref()))?;
                 let lock = hold(&root)?.ok_or_else(|| in_use(&root))?;
                 (root, false, lock)

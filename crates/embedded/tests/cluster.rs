@@ -316,4 +316,5 @@ fn root_is_told_which_directory_shuts_its_server_out() {
     let refusal = Postgres::start(Options::new(Home::Persistent(shut.join("home")))).unwrap_err();
     assert!(matches!(refusal, Error::Account(_)), "{refusal:?}");
     assert!(refusal.to_string().contains(&format!("chmod o+x {}", shut.display())), "{refusal}");
+    assert!(!shut.join("home").exists(), "nothing was made");
 }
