@@ -42,7 +42,7 @@ pub(crate) fn judge(seen: Seen<'_>) -> Judgement {
     let asked = seen.retry_after.and_then(|value| retry_after(value, seen.now));
     let failed = |reason: String| Judgement::Failed {
         reason,
-        not_before: asked.filter(|asked| *asked > wait_after(seen.attempt)),
+        not_before: asked.filter(|asked| *asked > wait_after(seen.attempt) && seen.age < age_max()),
     };
     if let Some(failure) = seen.failure {
         return match failure.class {
@@ -157,6 +157,8 @@ mod tests {
         let asking = |age| judge(Seen { retry_after: Some(b"60"), age, ..status(429) });
         assert!(matches!(asking(age_max() - Duration::from_secs(1)), Judgement::Postponed { .. }));
         assert!(matches!(asking(age_max()), Judgement::Discarded { .. }));
+        let failing = judge(Seen { retry_after: Some(b"60"), age: age_max(), ..status(500) });
+        assert_eq!(failing, failed("status 500"), "from then on the schedule alone decides");
     }
 
     #[test]

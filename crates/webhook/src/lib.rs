@@ -5,22 +5,40 @@
 //! the body made and posted, the answer judged.
 #![forbid(unsafe_code)]
 
+mod error; // what can go wrong with endpoints
+mod clock; // the time that is signed
+mod dice; // bytes that nobody can guess
+mod storable; // what an endpoint sent, as text that a table can hold
 mod target; // a url, parsed once
 mod address; // which addresses are public
 mod resolve; // names, asked of name servers and nobody else
 mod guard; // which addresses may be dialled
 mod seal; // secrets at rest
+mod schedule; // when it is tried again
+mod endpoint; // where to, what, and with which secret
 mod body; // the bytes that are signed and sent
 mod failure; // why there is no answer
 mod meter; // how much of an answer is read
 mod client; // one POST under one deadline
-mod schedule; // when it is tried again
 mod judge; // what an answer means
+mod deliver; // all of it, as a handler
 
 pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
+pub use clock::Clock;
+pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec};
+pub use endpoint::{
+    Attempt, Created, Delivery, Disabled, Endpoint, EndpointId, Endpoints, NewEndpoint, TIMEOUT, TYPES_MAX,
+};
+pub use error::Error;
 pub use failure::{Class as FailureClass, Failure};
 pub use guard::{BLOCKED, Blocked, Guard, Vetted};
 pub use judge::RETRY_AFTER_MAX;
 pub use schedule::{ATTEMPTS_MAX, schedule};
 pub use seal::{Seal, SealError};
 pub use target::{Target, URL_BYTES_MAX};
+
+/// Every statement of this crate, for the test that prepares them on a real Postgres.
+#[doc(hidden)]
+pub fn statements() -> Vec<&'static postrider::Statement> {
+    [endpoint::STATEMENTS, deliver::STATEMENTS].concat()
+}

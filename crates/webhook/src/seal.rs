@@ -30,6 +30,11 @@ pub(crate) struct Place<'a> {
     pub(crate) row: &'a str,
 }
 
+/// A secret's row.
+pub(crate) const fn secret(row: &str) -> Place<'_> {
+    Place { table: "endpoint_secret", row }
+}
+
 /// A sealed value and the key that opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sealed {
@@ -130,7 +135,7 @@ fn refused(message: impl Into<String>) -> Refused {
 mod tests {
     use super::*;
 
-    const PLACE: Place<'static> = Place { table: "endpoint_secret", row: "1/7" };
+    const PLACE: Place<'static> = secret("1/7");
 
     fn key(byte: u8) -> String {
         STANDARD.encode([byte; 32])
