@@ -1,3 +1,6 @@
 //! The binary `postrider`.
 #![forbid(unsafe_code)]
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    postrider_server::cli::main()
+}

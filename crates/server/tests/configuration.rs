@@ -30,8 +30,12 @@ fn without_anything_given_the_defaults_hold() {
     assert_eq!(config.roles, [Role::Relay, Role::Work, Role::Housekeeping]);
     assert_eq!(config.grace, Duration::from_secs(30));
     assert_eq!((config.queue_concurrency, config.webhook_concurrency, config.database_connections), (8, 16, 10));
-    assert_eq!(config.log, "warn");
-    assert!(config.allow_cidrs.is_empty() && config.database_url.is_none() && config.seal_key.is_none());
+    assert!(
+        config.allow_cidrs.is_empty()
+            && config.database_url.is_none()
+            && config.seal_key.is_none()
+            && config.log.is_none()
+    );
     assert!((config.rate - 20.0).abs() < f64::EPSILON);
 }
 

@@ -73,7 +73,8 @@ pub fn command() -> clap::Command {
         root = root.mut_subcommand(&command, |mut sub| {
             for name in NAMES.iter().filter(|name| name.commands.contains(&command.as_str())) {
                 let help = format!("{} [{}]", name.meaning.replace('`', ""), name.takes.replace('`', ""));
-                let flag = Arg::new(name.key).long(name.flag()).value_name("VALUE").help(help).allow_hyphen_values(true);
+                let flag =
+                    Arg::new(name.key).long(name.flag()).value_name("VALUE").help(help).allow_hyphen_values(true);
                 sub = sub.arg(flag.help_heading("Configuration"));
             }
             sub
@@ -82,14 +83,17 @@ pub fn command() -> clap::Command {
     root
 }
 
+/// Keys of configuration and the values that their flags were given.
+pub(super) type Flags = Vec<(&'static str, String)>;
+
 /// What was typed, and the flags of names of configuration among it.
-pub(super) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<(Args, Vec<(&'static str, String)>), clap::Error> {
+pub(super) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<(Args, Flags), clap::Error> {
     let matches = command().try_get_matches_from(typed)?;
     let flags = matches.subcommand().map(|(command, of)| given(command, of)).unwrap_or_default();
     Ok((Args::from_arg_matches(&matches)?, flags))
 }
 
-fn given(command: &str, matches: &ArgMatches) -> Vec<(&'static str, String)> {
+fn given(command: &str, matches: &ArgMatches) -> Flags {
     NAMES
         .iter()
         .filter(|name| name.commands.contains(&command))

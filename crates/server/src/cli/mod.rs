@@ -6,6 +6,7 @@ mod args; // what can be typed
 mod sources; // the file, the environment and the flags, collected
 mod signals; // Ctrl-C and SIGTERM
 mod printed; // what is told to a person
+mod connect; // a pool on the database that was named
 mod migrate; // `postrider migrate`
 mod serve; // `postrider serve`
 mod dev; // `postrider dev`

@@ -25,8 +25,8 @@ pub(super) struct Live {
 impl Live {
     /// Looks whether there is a terminal to write to.
     pub(super) fn new() -> Self {
-        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        Self { columns: io::stdout().is_terminal().then(|| columns.unwrap_or(160)), open: false }
+        let columns = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+        Self { columns: io::stdout().is_terminal().then_some(columns), open: false }
     }
 
     /// Whether the line is rewritten in place.

@@ -54,8 +54,8 @@ pub struct Config {
     pub seal_key: Option<Vec<SecretString>>,
     /// How long running work may take to finish at a stop. Default: 30 s.
     pub grace: Duration,
-    /// The log's filter. Default: warn.
-    pub log: String,
+    /// The log's filter, if one was given.
+    pub log: Option<String>,
     /// Where a Postgres of our own keeps its data, if that was said.
     pub data_dir: Option<PathBuf>,
     /// Where the programs of Postgres are, if that was said.
@@ -86,7 +86,7 @@ impl Config {
             allow_cidrs: read.required("allow_cidrs", value::cidrs)?,
             seal_key: read.optional("seal_key", value::seal_keys),
             grace: Duration::from_secs(read.required("grace", value::whole(0..=3600))?),
-            log: read.required("log", value::log)?,
+            log: read.optional("log", value::log),
             data_dir: read.optional("data_dir", value::path),
             pg_bin: read.optional("pg_bin", value::path),
             events: read.optional("events", value::path),

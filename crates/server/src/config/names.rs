@@ -109,7 +109,7 @@ pub const NAMES: &[Name] = &[
     Name {
         key: "log",
         takes: "a filter, such as `info` or `warn,postrider=debug`",
-        default: Default::Text("warn"),
+        default: Default::Said("`warn`; `error` for `dev`, whose receiver fails on purpose"),
         commands: &["dev", "serve", "migrate"],
         meaning: "What is written to the standard error.",
     },

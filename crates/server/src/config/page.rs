@@ -11,7 +11,8 @@ environment over the file. `DATABASE_URL` is read only where nothing else names 
 `[\"a\", \"b\"]` in the file and `a,b` elsewhere.
 
 The file is `postrider.toml` in the working directory, if there is one; `--config FILE` or `POSTRIDER_CONFIG` names
-another, which must exist. A key, a variable that begins with `POSTRIDER_`, or a flag that is not on this page is
+another, which must exist. What is given as a flag can be read by every user of the machine: name secrets in the file or
+the environment. A key, a variable that begins with `POSTRIDER_`, or a flag that is not on this page is
 refused, and so is a value that contradicts another one: the program says which and what to do, and exits with 2.
 
 ";

@@ -1,8 +1,9 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use postrider::{Arg, Recorder, Tx as _};
+use futures_util::future::try_join_all;
+use postrider::{Arg, Error, Recorder, Tx as _};
 use postrider_contract::{EventId, NewEvent};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -20,41 +21,48 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Records events at a rate, each in one transaction with the business row that it is about.
 #[derive(Debug)]
-pub struct Feeder {
+pub(super) struct Feeder {
     /// The database that business rows and events share.
-    pub pool: PgPool,
+    pub(super) pool: PgPool,
     /// Records events.
-    pub recorder: Recorder,
+    pub(super) recorder: Recorder,
     /// What to record, in this order.
-    pub lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// Events per second.
-    pub rate: f64,
+    pub(super) rate: f64,
     /// Whether to begin again after the last line.
-    pub again: bool,
+    pub(super) again: bool,
     /// What was seen.
-    pub figures: Arc<Figures>,
+    pub(super) figures: Arc<Figures>,
 }
 
 impl Feeder {
-    /// Records until it is told to stop, or through with the lines.
-    pub async fn feed(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let mut pace = Pace::new(self.rate, system::now());
+    /// Records until it is told to stop, or through with the lines. At high rates several transactions are open at a time, or
+    /// the wait for each commit would be the limit.
+    pub(super) async fn feed(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let pace = Mutex::new(Pace::new(self.rate, system::now()));
+        let lanes = (0..lanes(self.rate)).map(|_| self.lane(&pace, &stop));
+        try_join_all(lanes).await?;
+        Ok(())
+    }
+
+    async fn lane(&self, pace: &Mutex<Pace>, stop: &CancellationToken) -> anyhow::Result<()> {
         loop {
-            for line in &self.lines {
-                let wait = pace.next(system::now());
-                tokio::select! {
-                    () = stop.cancelled() => return Ok(()),
-                    () = tokio::time::sleep(wait), if !wait.is_zero() => {}
-                    () = std::future::ready(()), if wait.is_zero() => {}
-                }
-                if !self.insist(line, &stop).await? {
-                    return Ok(());
-                }
-            }
-            if !self.again {
+            let (number, wait) = pace.lock().unwrap_or_else(PoisonError::into_inner).next(system::now());
+            if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                 return Ok(());
             }
-            business::forget_old(&self.pool).await?;
+            let Some(line) =
+                self.lines.get(number % self.lines.len()).filter(|_| self.again || number < self.lines.len())
+            else {
+                return Ok(());
+            };
+            if number > 0 && number.is_multiple_of(self.lines.len()) {
+                business::forget_old(&self.pool).await?;
+            }
+            if !self.insist(line, stop).await? {
+                return Ok(());
+            }
         }
     }
 
@@ -80,35 +88,42 @@ impl Feeder {
     }
 
     /// The business row and the event commit together or not at all.
-    async fn record(&self, line: &Line) -> Result<EventId, postrider::Error> {
-        let mut transaction = self.pool.begin().await?;
+    async fn record(&self, line: &Line) -> Result<EventId, Error> {
+        let mut transaction = self.pool.begin().await.map_err(Error::Connection)?;
         transaction.run(&business::TOUCH, &[Arg::Text(&line.subject), Arg::Text(&line.r#type)]).await?;
         let event = NewEvent::new(line.r#type.as_str(), line.subject.as_str(), line.data.clone());
         let recorded = self.recorder.record(&mut *transaction, &event).await?;
-        transaction.commit().await?;
+        transaction.commit().await.map_err(Error::Connection)?;
         Ok(recorded.id)
     }
 }
 
-/// Says how long to wait before the next event.
+/// Transactions that are open at a time: a commit on a slow disk takes some 20 ms.
+fn lanes(rate: f64) -> usize {
+    [50.0, 100.0, 200.0].iter().filter(|step| rate > **step).count() + 1
+}
+
+/// Says which event is next, and how long to wait before it.
 #[derive(Debug)]
 struct Pace {
     between: Duration,
     due: Instant,
+    number: usize,
 }
 
 impl Pace {
     fn new(rate: f64, now: Instant) -> Self {
-        Self { between: Duration::from_secs_f64(1.0 / rate), due: now }
+        Self { between: Duration::from_secs_f64(1.0 / rate), due: now, number: 0 }
     }
 
-    fn next(&mut self, now: Instant) -> Duration {
+    fn next(&mut self, now: Instant) -> (usize, Duration) {
         let wait = self.due.saturating_duration_since(now);
         if now.saturating_duration_since(self.due) > BEHIND_MAX {
             self.due = now;
         }
         self.due += self.between;
-        wait
+        self.number += 1;
+        (self.number - 1, wait)
     }
 }
 
@@ -121,13 +136,13 @@ mod tests {
         let ms = Duration::from_millis;
         let start = system::now();
         let mut pace = Pace::new(10.0, start);
-        assert_eq!(pace.next(start), Duration::ZERO);
-        assert_eq!(pace.next(start + ms(40)), ms(60));
-        assert_eq!(pace.next(start + ms(250)), Duration::ZERO);
+        assert_eq!(pace.next(start), (0, Duration::ZERO));
+        assert_eq!(pace.next(start + ms(40)), (1, ms(60)));
+        assert_eq!(pace.next(start + ms(250)), (2, Duration::ZERO));
         // Half a second late: caught up without waiting. An hour late: from there on at the rate.
-        assert_eq!(pace.next(start + ms(700)), Duration::ZERO);
+        assert_eq!(pace.next(start + ms(700)), (3, Duration::ZERO));
         let late = start + Duration::from_hours(1);
-        assert_eq!(pace.next(late), Duration::ZERO);
-        assert_eq!(pace.next(late), ms(100));
+        assert_eq!(pace.next(late), (4, Duration::ZERO));
+        assert_eq!(pace.next(late), (5, ms(100)));
     }
 }

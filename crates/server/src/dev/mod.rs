@@ -10,3 +10,9 @@ pub mod figures; // what this process saw
 pub mod live; // as one line
 pub mod mood; // when the receiver fails
 pub mod sink; // the receiver
+pub mod place; // where the database is
+pub mod told; // what a run comes to
+mod business; // the application's own tables
+mod feeder; // records events with business rows
+mod handlers; // and handles them
+pub mod app; // all of it, started and stopped in order

@@ -6,9 +6,11 @@
 mod view; // what the page shows, as text
 mod page; // how it is shown
 mod guard; // who may see it, and under which policy
-// mod serve; // the addresses
+mod ask; // what it asks the database
+mod serve; // the addresses
 
+pub use ask::Site;
 pub use guard::{POLICY, names_loopback};
 pub use page::{STYLE, notice, page};
-// pub use serve::{Pulse, Site, serve};
+pub use serve::serve;
 pub use view::{DeliveryRow, EventRow, Figure, HOSTILE, JobRow, View, WorkerRow};

@@ -19,10 +19,10 @@ pub fn page(view: &View) -> Markup {
         (table("Jobs", &["made", "kind", "state", "attempt", "reason", "id"], view.jobs.iter().map(job)))
         (table(
             "Deliveries",
-            &["began", "event", "endpoint", "attempt", "outcome", "took"],
+            &["began", "event", "endpoint", "attempt", "outcome", "reason", "took"],
             view.deliveries.iter().map(delivery),
         ))
-        (table("Workers", &["application", "process", "version", "queues", "beat"], view.workers.iter().map(worker)))
+        (table("Workers", &["application", "process", "queues", "running", "beat"], view.workers.iter().map(worker)))
     })
 }
 
@@ -89,11 +89,11 @@ fn job(row: &JobRow) -> Markup {
 }
 
 fn delivery(row: &DeliveryRow) -> Markup {
-    cells(&[&row.started_at, &row.event, &row.endpoint, &row.attempt, &row.outcome, &row.took])
+    cells(&[&row.started_at, &row.event, &row.endpoint, &row.attempt, &row.outcome, &row.reason, &row.took])
 }
 
 fn worker(row: &WorkerRow) -> Markup {
-    cells(&[&row.app, &row.process, &row.version, &row.queues, &row.beat_at])
+    cells(&[&row.app, &row.process, &row.queues, &row.running, &row.beat_at])
 }
 
 /// A text that cannot leave its cell: short, without control characters and without those that turn the reading

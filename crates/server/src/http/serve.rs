@@ -41,7 +41,7 @@ async fn show(State(site): State<Arc<Site>>) -> Response {
     match timeout(ANSWER_MAX, site.view()).await {
         Ok(Ok(view)) => page(&view).into_response(),
         Ok(Err(error)) => {
-            warn!("the page cannot be made: {:#}", anyhow::Error::new(error));
+            warn!("the page cannot be made: {:#}", error);
             unavailable("The database refused the page's questions; the log says why.")
         }
         Err(_) => unavailable("The database did not answer within 2 s."),

@@ -69,6 +69,8 @@ pub struct DeliveryRow {
     pub attempt: String,
     /// How it ended.
     pub outcome: String,
+    /// What it came to, in words.
+    pub reason: String,
     /// How long it took.
     pub took: String,
 }
@@ -78,12 +80,12 @@ pub struct DeliveryRow {
 pub struct WorkerRow {
     /// The application.
     pub app: String,
-    /// The host and the process.
+    /// Its process id.
     pub process: String,
-    /// Its version.
-    pub version: String,
     /// The queues that it works.
     pub queues: String,
+    /// The jobs that it runs.
+    pub running: String,
     /// When it beat last.
     pub beat_at: String,
 }
@@ -114,9 +116,10 @@ impl View {
                 endpoint: text(),
                 attempt: text(),
                 outcome: text(),
+                reason: text(),
                 took: text(),
             }],
-            workers: vec![WorkerRow { app: text(), process: text(), version: text(), queues: text(), beat_at: text() }],
+            workers: vec![WorkerRow { app: text(), process: text(), queues: text(), running: text(), beat_at: text() }],
         }
     }
 }
