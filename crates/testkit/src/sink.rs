@@ -129,7 +129,10 @@ impl Sink {
         let certificate = certified.as_ref().map(|certified| certified.cert.der().clone());
         let acceptor = certified.map(acceptor).transpose()?;
         let work = accept(listener, acceptor, shared.clone());
-        #[expect(clippy::disallowed_methods, reason = "the sink is its own supervisor: the task ends when it is dropped")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the sink is its own supervisor: the task ends when it is dropped"
+        )]
         let task = tokio::spawn(work);
         Ok(Self { address, certificate, shared, task })
     }

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// IPv4 networks that are not a place on the public internet (the IANA special-purpose registry), and one address of a
 /// cloud's own platform services.
 const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -21,7 +21,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// What of 2000::/3 is not public: Teredo and other protocol assignments, documentation, 6to4 (an IPv4 address is in it).
+/// What of `2000::/3` is not public: Teredo and other protocol assignments, documentation, 6to4 (an IPv4 address is in it).
 const SPECIAL_V6: [(Ipv6Addr, u32); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn well_known_public_addresses_pass() {
-        for address in ["1.1.1.1", "8.8.8.8", "9.9.9.9", "93.184.215.14", "140.82.121.4", "151.101.1.69", "185.199.108.153"]
+        for address in
+            ["1.1.1.1", "8.8.8.8", "9.9.9.9", "93.184.215.14", "140.82.121.4", "151.101.1.69", "185.199.108.153"]
         {
             assert!(public(address), "{address}");
         }

@@ -305,7 +305,8 @@ mod tests {
         said.push(too_slow(post, &seen).detail);
         seen.status = Some(200);
         said.push(too_slow(post, &seen).detail);
-        let ends = ["resolving the name", "connecting", "agreeing on TLS", "waiting for the answer", "reading the answer"];
+        let ends =
+            ["resolving the name", "connecting", "agreeing on TLS", "waiting for the answer", "reading the answer"];
         for (said, end) in said.iter().zip(ends) {
             assert!(said.starts_with("15 s") && said.ends_with(end), "{said}");
         }

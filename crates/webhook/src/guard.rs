@@ -120,7 +120,8 @@ fn networks<T: AsRef<str>>(allow: impl IntoIterator<Item = T>) -> Result<Vec<IpN
         .map(|text| {
             let text = text.as_ref();
             text.parse::<IpNet>().map(|network| network.trunc()).map_err(|_| {
-                let remedy = "write networks as CIDRs, for example 10.20.0.0/16 or 127.0.0.1/32; names cannot be allowed";
+                let remedy =
+                    "write networks as CIDRs, for example 10.20.0.0/16 or 127.0.0.1/32; names cannot be allowed";
                 Refused::new(Code::Option, "allow", format!("{text:?} is not a network"), remedy)
             })
         })

@@ -102,7 +102,9 @@ mod tests {
             let Judgement::Failed { reason, not_before: None } = judge(status(code)) else { panic!("{code}") };
             assert!(reason.contains("redirect"), "{reason}");
         }
-        for code in [400, 401, 403, 404, 405, 408, 413, 415, 422, 425, 429, 451, 500, 502, 503, 504, 599, 600, 999, 100, 199] {
+        for code in
+            [400, 401, 403, 404, 405, 408, 413, 415, 422, 425, 429, 451, 500, 502, 503, 504, 599, 600, 999, 100, 199]
+        {
             assert_eq!(judge(status(code)), failed(&format!("status {code}")));
         }
         assert!(matches!(judge(status(410)), Judgement::Gone { .. }));
@@ -144,7 +146,8 @@ mod tests {
         }
         let wait = |seconds| Some(Duration::from_secs(seconds));
         for code in [302, 400, 404, 500, 502] {
-            for (value, attempt, expected) in [("7", 1, wait(7)), ("7", 2, None), ("301", 2, wait(301)), ("x", 1, None)] {
+            for (value, attempt, expected) in [("7", 1, wait(7)), ("7", 2, None), ("301", 2, wait(301)), ("x", 1, None)]
+            {
                 let Judgement::Failed { not_before, .. } = asking(code, value, attempt) else { panic!("{code}") };
                 assert_eq!(not_before, expected, "{code} {value} {attempt}");
             }

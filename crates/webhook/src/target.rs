@@ -123,9 +123,10 @@ fn check_host_name(name: &str) -> Result<String, Refused> {
 fn check_port(port: Option<u16>) -> Result<u16, Refused> {
     match port {
         Some(port) if (port == 443 || port == 80 || port >= 1024) && !PORTS_DENIED.contains(&port) => Ok(port),
-        Some(port) => {
-            Err(refused(format!("port {port} is not for webhooks"), "use 443, 80 or a port from 1024 that is not a database's"))
-        }
+        Some(port) => Err(refused(
+            format!("port {port} is not for webhooks"),
+            "use 443, 80 or a port from 1024 that is not a database's",
+        )),
         None => Err(refused("it has no port", EXAMPLE)),
     }
 }

@@ -165,7 +165,9 @@ async fn a_network_is_allowed_by_its_cidr_and_http_only_there() {
     for url in ["http://10.20.1.1/", "https://10.20.1.1:8080/", "http://[fd00:1::5]:3000/", "http://127.0.0.9:3000/"] {
         assert!(guard.parse(url).is_ok(), "{url}");
     }
-    for url in ["http://10.21.1.1/", "https://10.21.1.1/", "http://127.0.0.1:3000/", "http://8.8.8.8/", "http://[fd00:2::1]/"] {
+    for url in
+        ["http://10.21.1.1/", "https://10.21.1.1/", "http://127.0.0.1:3000/", "http://8.8.8.8/", "http://[fd00:2::1]/"]
+    {
         assert_eq!(guard.parse(url).unwrap_err().message, BLOCKED, "{url}");
     }
     // A mapped form of an allowed address is another address.

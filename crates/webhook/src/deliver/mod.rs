@@ -149,7 +149,9 @@ impl Deliverer {
         match finished.await {
             Ok(true) => {}
             Ok(false) => warn!(delivery.id = %job.id, "delivery {} has no open row for this attempt", job.id),
-            Err(e) => warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id),
+            Err(e) => {
+                warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id)
+            }
         }
     }
 }
@@ -169,11 +171,7 @@ impl Handler for Deliverer {
 }
 
 /// The word on the row, the reason, and what the engine is told.
-fn verdict(
-    judgement: Judgement,
-    attempt: i16,
-    max_attempts: i16,
-) -> (&'static str, String, Result<Verdict, BoxError>) {
+fn verdict(judgement: Judgement, attempt: i16, max_attempts: i16) -> (&'static str, String, Result<Verdict, BoxError>) {
     match judgement {
         Judgement::Delivered => ("delivered", String::new(), Ok(Verdict::Complete)),
         Judgement::Failed { reason, .. } if attempt >= max_attempts => {

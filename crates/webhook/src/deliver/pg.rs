@@ -39,13 +39,8 @@ pub(super) async fn open(tx: &mut dyn Tx, jobs: &[&Job]) -> Result<(), postrider
     let events: Vec<String> =
         jobs.iter().map(|job| job.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default()).collect();
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
-    let args = [
-        Arg::Texts(&ids),
-        Arg::Ints(&leases),
-        Arg::Ints(&attempts),
-        Arg::Ints(&subscriptions),
-        Arg::Texts(&events),
-    ];
+    let args =
+        [Arg::Texts(&ids), Arg::Ints(&leases), Arg::Ints(&attempts), Arg::Ints(&subscriptions), Arg::Texts(&events)];
     tx.run(&OPEN, &args).await.map(drop)
 }
 
