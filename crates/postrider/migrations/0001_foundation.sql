@@ -98,6 +98,8 @@ create sequence postrider.job_epoch minvalue 0 maxvalue 65535 start 0;
 create sequence postrider.event_number minvalue 1 maxvalue 70368744177663;
 -- ids and positions of jobs
 create sequence postrider.job_number minvalue 1 maxvalue 17592186044415;
+-- pg_sequence_last_value knows only what was given out
+select setval('postrider.event_epoch', 0, true), setval('postrider.job_epoch', 0, true);
 
 create table postrider.epoch (
     unit       text        not null,
@@ -120,8 +122,8 @@ create function postrider.make_partitions(name text) returns int
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     of_unit text := (select p.unit from postrider.partitioned p where p.name = make_partitions.name);
-    current bigint := case of_unit when 'event' then (select last_value from postrider.event_epoch)
-                                   else (select last_value from postrider.job_epoch) end;
+    current bigint := case of_unit when 'event' then pg_sequence_last_value('postrider.event_epoch'::regclass)
+                                   else pg_sequence_last_value('postrider.job_epoch'::regclass) end;
     part record;
     made int := 0;
 begin
@@ -157,8 +159,8 @@ begin
     if not pg_try_advisory_xact_lock(7305, 3) then
         return false;
     end if;
-    current := case unit when 'event' then (select last_value from postrider.event_epoch)
-                         else (select last_value from postrider.job_epoch) end;
+    current := case unit when 'event' then pg_sequence_last_value('postrider.event_epoch'::regclass)
+                         else pg_sequence_last_value('postrider.job_epoch'::regclass) end;
     insert into postrider.epoch (unit, epoch) values (advance_epoch.unit, current) on conflict do nothing;
     select e.started_at into started from postrider.epoch e where e.unit = advance_epoch.unit and e.epoch = current;
     perform postrider.make_partitions(p.name) from postrider.partitioned p where p.unit = advance_epoch.unit;
@@ -198,19 +200,15 @@ create function postrider.wake(channel text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     now_ms bigint := (extract(epoch from clock_timestamp()) * 1000)::bigint;
-    last_ms bigint;
+    clock regclass := case channel when 'postrider_event' then 'postrider.wake_event'::regclass
+                                   else 'postrider.wake_job'::regclass end;
+    last_ms bigint := pg_sequence_last_value(clock);
 begin
-    if channel = 'postrider_event' then
-        select last_value into last_ms from postrider.wake_event;
-    else
-        select last_value into last_ms from postrider.wake_job;
-    end if;
     -- a clock that went back may not mute everybody until it has caught up
     if last_ms between now_ms - 5 and now_ms or coalesce(current_setting('postrider.wake', true), '') = 'off' then
         return;
     end if;
-    perform setval(case when channel = 'postrider_event' then 'postrider.wake_event'::regclass
-                        else 'postrider.wake_job'::regclass end, now_ms);
+    perform setval(clock, now_ms);
     if pg_notification_queue_usage() < 0.5 then
         perform pg_notify(channel, '');
     end if;

@@ -48,6 +48,8 @@ return ('x' || right(replace(id::text, '-', ''), 16))::bit(64)::bigint & 4611686
 
 -- Records one event in the caller's transaction. Refuses with PR001 (type, owner, subject), PR002 and PR003 (data),
 -- PR004 (type), PR005 (idempotency_key); writes nothing then.
+-- The common way is written for its cost: simple expressions, which plpgsql evaluates without a plan, and one statement. What is
+-- rare stands in functions of its own.
 create function postrider.record(
     type text, subject text, data json default '{}', owner text default '', occurred_at timestamptz default null,
     cause uuid default null, idempotency_key text default null
@@ -57,20 +59,14 @@ declare
     tx xid8;
     new_seq bigint;
     at timestamptz;
+    us bigint;
     new_id uuid;
     known_id uuid;
 begin
-    if not exists (select from postrider.event_type t where t.name = record.type) then
-        perform postrider.check_name('type', type, true);
-        perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
-            'did you mean ' || (select string_agg(n, ', ') from (
-                select quote_literal(t.name) as n from postrider.event_type t
-                 where split_part(t.name, '.', 1) = split_part(record.type, '.', 1)
-                 order by abs(length(t.name) - length(record.type)), t.name limit 3) near),
-            'declare it first: postrider.declare'));
-    end if;
-    if type like 'postrider.%' or type like 'webhook.%' then
-        perform postrider.check_name('type', type);
+    if type like 'postrider.%' or type like 'webhook.%'
+       or not exists (select from postrider.event_type t where t.name = record.type)
+    then
+        perform postrider.refuse_type(type);
     end if;
     if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
         perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
@@ -79,37 +75,73 @@ begin
     if owner <> '' or owner is null then
         perform postrider.check_owner(owner);
     end if;
-    perform postrider.check_json('data', data);
+    -- a text this short cannot be too deep, nor hold a number that is too long
+    if data is null or octet_length(data::text) > 256 or position('\u' in data::text) > 0
+       or data::text ~ '[eE][-+]?[0-9]{4}'
+    then
+        perform postrider.check_json('data', data);
+    end if;
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
-    select (last_value << 46) | nextval('postrider.event_number') into new_seq from postrider.event_epoch;
-    new_id := postrider.event_id(at, new_seq);
-
+    us := (extract(epoch from at) * 1000000)::bigint;
+    new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
+    -- see postrider.event_id
+    new_id := (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
+        || to_hex(new_seq | (-9223372036854775808)))::uuid;
     if idempotency_key is not null then
-        if idempotency_key = '' or octet_length(idempotency_key) > 200 then
-            perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+        known_id := postrider.first_of_key(owner, idempotency_key, new_id);
+        if known_id <> new_id then
+            return known_id;
         end if;
-        loop
-            select i.event_id into known_id from postrider.idempotency i
-             where i.owner = record.owner and i.key = idempotency_key and i.until > at;
-            if found then
-                return known_id;
-            end if;
-            delete from postrider.idempotency i
-             where i.owner = record.owner and i.key = idempotency_key and i.until <= at;
-            insert into postrider.idempotency (owner, key, event_id, until)
-            values (record.owner, idempotency_key, new_id, at + interval '24 hours')
-            on conflict do nothing;
-            exit when found;
-        end loop;
     end if;
 
     insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
-    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject,
-            record.cause, record.data);
-    perform postrider.wake('postrider_event');
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject, record.cause,
+            record.data);
+    if coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
+        perform postrider.wake('postrider_event');
+    end if;
     return new_id;
+end $$;
+
+-- Says why a type cannot be recorded.
+create function postrider.refuse_type(type text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform postrider.check_name('type', type, not exists (select from postrider.event_type t where t.name = refuse_type.type));
+    perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
+        'did you mean ' || (select string_agg(n, ', ') from (
+            select quote_literal(t.name) as n from postrider.event_type t
+             where split_part(t.name, '.', 1) = split_part(refuse_type.type, '.', 1)
+             order by abs(length(t.name) - length(refuse_type.type)), t.name limit 3) near),
+        'declare it first: postrider.declare'));
+end $$;
+
+-- The event that an idempotency key belongs to: the one that came first with it in the last 24 hours, or this one.
+create function postrider.first_of_key(owner text, key text, new_id uuid) returns uuid
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    known_id uuid;
+begin
+    if key = '' or octet_length(key) > 200 then
+        perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+    end if;
+    loop
+        select i.event_id into known_id from postrider.idempotency i
+         where i.owner = first_of_key.owner and i.key = first_of_key.key and i.until > clock_timestamp();
+        if found then
+            return known_id;
+        end if;
+        delete from postrider.idempotency i
+         where i.owner = first_of_key.owner and i.key = first_of_key.key and i.until <= clock_timestamp();
+        insert into postrider.idempotency (owner, key, event_id, until)
+        values (first_of_key.owner, first_of_key.key, new_id, clock_timestamp() + interval '24 hours')
+        on conflict do nothing;
+        if found then
+            return new_id;
+        end if;
+    end loop;
 end $$;
 
 -- Records events in the order of the array; each is an object with the named arguments of postrider.record.

@@ -180,7 +180,7 @@ begin
     perform postrider.check_owner(owner);
     perform postrider.check_json('args', args);
 
-    select (last_value << 46) | (nextval('postrider.job_number') << 2) | k.class into new_id from postrider.job_epoch;
+    new_id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     new_queue := coalesce(queue, k.queue);
     new_priority := coalesce(priority, k.priority);
     if run_at <= clock_timestamp() then

@@ -95,7 +95,7 @@ begin
                for update skip locked))
         returning x.*
     ), placed as (
-        select d.*, (select last_value from postrider.job_epoch) << 46 as epoch, nextval('postrider.job_number') as number
+        select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)

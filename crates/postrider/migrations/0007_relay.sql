@@ -60,7 +60,7 @@ declare
 begin
     with matched as materialized (
         -- the ordered subquery first, nextval outside of it, so that ids follow seq
-        select ((select last_value from postrider.job_epoch) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
+        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
           from (
             select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
                    case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
