@@ -56,7 +56,7 @@ install_rust() {
     rm -f /tmp/rustup-init.$$
 }
 
-# A C compiler (for two of the dependencies), a Postgres, Rust.
+# A C compiler (for two of the dependencies), a Postgres, Rust. $1 is the repository, which names its Rust.
 install_what_lacks() {
     has cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
     lacking=
@@ -66,5 +66,5 @@ install_what_lacks() {
     # shellcheck disable=SC2086 # a list of words
     [ -z "$lacking" ] || install_packages $lacking
     has cargo || install_rust
-    cargo --version >/dev/null 2>&1 || die "cargo is here but does not run; it says:" "$(cargo --version 2>&1)"
+    said=$(cd "$1" && cargo --version 2>&1) || die "cargo is here but does not run; it says:" "$said"
 }
