@@ -4,7 +4,14 @@
 mod cluster; // a Postgres for a run, or for one test that kills it
 mod db; // and in it a database for each test
 mod sink; // a webhook receiver that follows a script
+mod ledger; // what processes meant to do and did, outside of the database
+mod process; // a process that a test starts and kills
+pub mod fixture; // and what it does
 
 pub use cluster::{SERVER_VARIABLE, TestServer, test_options};
 pub use db::TestDb;
+pub use ledger::{Effect, Ledger, lines};
+pub use process::{Fixture, Process, until};
+/// A signal for [`Process::signal`].
+pub use rustix::process::Signal;
 pub use sink::{Reply, Request, Sink};
