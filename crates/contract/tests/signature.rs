@@ -96,7 +96,7 @@ fn a_flipped_bit_anywhere_is_refused() {
         assert_eq!(check(&original), Ok(()));
         for part in 0..original.len() {
             for byte in 0..original[part].len() {
-                for bit in bits.iter() {
+                for bit in bits {
                     let mut flipped = original.clone();
                     flipped[part][byte] ^= 1 << bit;
                     assert!(check(&flipped).is_err(), "part {part}, byte {byte}, bit {bit}");

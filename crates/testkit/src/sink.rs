@@ -127,7 +127,7 @@ impl Sink {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, shared) = (listener.local_addr()?, Arc::<Shared>::default());
         let certificate = certified.as_ref().map(|certified| certified.cert.der().clone());
-        let acceptor = certified.map(acceptor).transpose()?;
+        let acceptor = certified.as_ref().map(acceptor).transpose()?;
         let work = accept(listener, acceptor, shared.clone());
         #[expect(
             clippy::disallowed_methods,
@@ -195,7 +195,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn acceptor(certified: CertifiedKey<rcgen::KeyPair>) -> io::Result<TlsAcceptor> {
+fn acceptor(certified: &CertifiedKey<rcgen::KeyPair>) -> io::Result<TlsAcceptor> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
     let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()

@@ -79,7 +79,7 @@ async fn one_deadline_covers_everything_however_the_other_side_is_slow() {
     let slow = [
         (Reply::Stall(Vec::new()), None),
         (Reply::Stall(b"HTTP/1.1 200 OK\r\n".to_vec()), None),
-        (Reply::After(Duration::from_secs(60), Box::new(Reply::Status(200))), None),
+        (Reply::After(Duration::from_mins(1), Box::new(Reply::Status(200))), None),
         (drip(format!("HTTP/1.1 200 OK\r\nx: {long}\r\n\r\n").as_bytes()), None),
         (drip(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(200)), None),
         (Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_vec()), Some(200)),
@@ -231,6 +231,10 @@ async fn a_name_that_moves_to_a_private_address_is_blocked_at_the_next_attempt()
         assert_eq!(exchange.peer, None);
     }
     assert_eq!(sink.connections(), 1);
+
+    // The answers had no time to live: both families were asked for at every attempt, and never a search domain's name.
+    let asked = names.asked();
+    assert!(asked.len() >= 10 && asked.iter().all(|name| name == "hooks.example.com"), "{asked:?}");
 
     names.set("hooks.example.com", &[]);
     assert_eq!(class(&client.post(post).await), Some(FailureClass::Dns));

@@ -150,7 +150,7 @@ impl Deliverer {
             Ok(true) => {}
             Ok(false) => warn!(delivery.id = %job.id, "delivery {} has no open row for this attempt", job.id),
             Err(e) => {
-                warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id)
+                warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id);
             }
         }
     }
