@@ -69,7 +69,9 @@ begin
             return 0;
         end if;
     else
-        delete from postrider.worker w where w.id = dead and w.beat = seen_beat;
+        -- a held row is being beaten on: its worker lives (and two that take each other for dead may not wait for each other)
+        delete from postrider.worker w where w.ctid = any (array(
+            select v.ctid from postrider.worker v where v.id = dead and v.beat = seen_beat for update skip locked));
         if not found then
             return 0;
         end if;

@@ -139,7 +139,7 @@ impl Beater {
         Report {
             app: self.app.clone(),
             version: env!("CARGO_PKG_VERSION"),
-            host: std::env::var("HOSTNAME").unwrap_or_default(),
+            host: host(),
             pid: std::process::id(),
             queues: self.queues.clone(),
             kinds: self.kinds.clone(),
@@ -169,4 +169,10 @@ impl Beater {
             }
         }
     }
+}
+
+/// The name of this machine, for the operator's eye only.
+fn host() -> String {
+    let named = |path| std::fs::read_to_string(path).ok().map(|name| name.trim().to_owned());
+    named("/proc/sys/kernel/hostname").or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default()
 }
