@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use crate::job::Job;
 
 /// The attempts that run in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Mutex<BTreeMap<(i64, i64), Attempt>>);
+pub(crate) struct Running {
+    attempts: Mutex<BTreeMap<(i64, i64), Attempt>>,
+    given_back: AtomicUsize,
+}
 
 #[derive(Debug)]
 struct Attempt {
@@ -18,6 +22,18 @@ struct Attempt {
     max: i16,
     deadline: Duration,
     told_stuck: bool,
+    interrupted: bool,
+}
+
+/// What the end of an attempt is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It counts.
+    Counts,
+    /// The process stops and cancelled it: if it failed, that was not its own doing.
+    Interrupted,
+    /// Its end was told already: as stuck, or as given back.
+    Told,
 }
 
 /// An attempt whose time is over and that has not ended all the same.
@@ -32,7 +48,7 @@ pub(crate) struct Stuck {
 
 impl Running {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(i64, i64), Attempt>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An attempt begins; `deadline` is on the monotonic clock.
@@ -44,13 +60,29 @@ impl Running {
             max: job.max_attempts,
             deadline,
             told_stuck: false,
+            interrupted: false,
         };
         self.lock().insert((job.lease, job.key), attempt);
     }
 
-    /// An attempt ended. False if its end was told already: as stuck, or as lost.
-    pub(crate) fn end(&self, lease: i64, id: i64) -> bool {
-        self.lock().remove(&(lease, id)).is_some_and(|attempt| !attempt.told_stuck)
+    /// An attempt ended.
+    pub(crate) fn end(&self, lease: i64, id: i64) -> End {
+        match self.lock().remove(&(lease, id)) {
+            Some(attempt) if attempt.told_stuck => End::Told,
+            Some(attempt) if attempt.interrupted => End::Interrupted,
+            Some(_) => End::Counts,
+            None => End::Told,
+        }
+    }
+
+    /// One more attempt was given back because the process stops.
+    pub(crate) fn give_back(&self) {
+        self.given_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many attempts were given back because the process stops.
+    pub(crate) fn given_back(&self) -> usize {
+        self.given_back.load(Ordering::Relaxed)
     }
 
     /// Cancels the attempts of a lease that is gone; answers how many there were.
@@ -60,9 +92,12 @@ impl Running {
         lost.inspect(|(_, attempt)| attempt.stop.cancel()).count()
     }
 
-    /// Cancels every attempt.
+    /// Cancels every attempt: the process stops.
     pub(crate) fn cancel_all(&self) {
-        self.lock().values().for_each(|attempt| attempt.stop.cancel());
+        for attempt in self.lock().values_mut() {
+            attempt.interrupted = true;
+            attempt.stop.cancel();
+        }
     }
 
     /// Attempts that are past their deadline by more than `patience`, each told once: they hold their thread and cannot end

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::running::Stuck;
+use super::running::{End, Stuck};
 use super::{Context, Registered, Registry, Running};
 use crate::complete::{Ended, Outcome};
 use crate::error::BoxError;
@@ -47,12 +47,23 @@ impl Claims for Dispatcher {
         let (running, outcomes, dice) = (Arc::clone(&self.running), self.outcomes.clone(), self.dice.clone());
         (self.spawn)(Box::pin(async move {
             let ended = attempt(&job, &registered, stop, &dice).await;
-            // an attempt that was told as stuck or given back has no say any more
-            if running.end(job.lease, job.key) {
+            if let Some(ended) = counted(&running, &job, ended) {
                 let _ = outcomes.send(Outcome::of(&job, ended));
             }
             drop(slot);
         }));
+    }
+}
+
+/// An attempt that was told as stuck or given back has no say any more; one that failed because the process stops is given back.
+fn counted(running: &Running, job: &Job, ended: Ended) -> Option<Ended> {
+    match (running.end(job.lease, job.key), ended) {
+        (End::Told, _) => None,
+        (End::Interrupted, Ended::Failed { .. } | Ended::Exhausted { .. }) => {
+            running.give_back();
+            Some(Ended::Released)
+        }
+        (_, ended) => Some(ended),
     }
 }
 
@@ -112,13 +123,13 @@ impl Dispatcher {
         }
     }
 
-    /// Gives back what has not ended; answers how many there were.
+    /// Gives back what has not ended; answers how many attempts this stop has given back in all.
     pub(crate) fn abandon(&self) -> usize {
-        let open = self.running.abandon();
-        for &(lease, id) in &open {
+        for (lease, id) in self.running.abandon() {
+            self.running.give_back();
             let _ = self.outcomes.send(Outcome { lease, id, ended: Ended::Released });
         }
-        open.len()
+        self.running.given_back()
     }
 }
 
