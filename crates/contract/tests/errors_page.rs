@@ -46,8 +46,7 @@ fn the_page_of_errors_lists_every_code_and_no_other() {
 
 #[test]
 fn a_page_that_differs_is_found() {
-    let page: String =
-        Code::ALL.map(|code| format!("| `{code}` | {code:?} | means | do | raised |\n")).concat();
+    let page: String = Code::ALL.map(|code| format!("| `{code}` | {code:?} | means | do | raised |\n")).concat();
     assert_eq!(differences(&page), Vec::<String>::new());
     assert_eq!(differences(&page.replace("| `PR004` | Undeclared | means | do | raised |\n", "")).len(), 1);
     assert_eq!(differences(&page.replace("Undeclared", "Unknown")).len(), 2);
