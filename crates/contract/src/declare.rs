@@ -105,7 +105,7 @@ impl KindSpec {
             queue: "default".to_owned(),
             priority: 2,
             max_attempts: 10,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             retry: Retry::default(),
             class: Class::Standard,
         }

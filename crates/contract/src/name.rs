@@ -143,7 +143,7 @@ mod tests {
             ("a*", "ab", false),
         ];
         for (pattern, name, expected) in cases {
-            let found = Pattern::parse(pattern).map(|p| p.matches(name)).unwrap_or(false);
+            let found = Pattern::parse(pattern).is_ok_and(|p| p.matches(name));
             assert_eq!(found, expected, "{pattern} over {name}");
         }
         assert!(Pattern::parse("a*").is_err());

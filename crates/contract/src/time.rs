@@ -25,6 +25,7 @@ impl Timestamp {
     }
 
     /// The moment later by a duration; stays at the last moment that can be told.
+    #[must_use]
     pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
     }

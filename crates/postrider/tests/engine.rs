@@ -1,10 +1,5 @@
 //! A job waits, runs, fails, waits again and ends: through the public face, on a real Postgres.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    reason = "a test asks the database itself"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

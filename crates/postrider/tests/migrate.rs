@@ -1,10 +1,5 @@
 //! Migrations: numbered, forward, one at a time, resumable, and honest about a schema that is not theirs.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    reason = "a test asks the database itself"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
 use postrider::migrate::{self, Component, MIGRATIONS};
 use postrider_testkit::TestServer;

@@ -1,10 +1,5 @@
 //! An event exists if and only if its transaction commits, and its bytes are kept.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    reason = "a test asks the database itself"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
 use postrider::{Bus, Code, Error, Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Tx, contract};
 use postrider_testkit::TestDb;

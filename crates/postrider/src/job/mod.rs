@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use postrider_contract::{Event, JobId, Payload, Timestamp, check_json, check_name, check_owner, check_public_name};
 
+use uuid::Uuid;
+
 use crate::error::{Error, Fut};
 use crate::pg::{Statement, Tx};
 
@@ -126,15 +128,21 @@ impl Jobs {
             if jobs.is_empty() {
                 return Ok(Vec::new());
             }
-            match tx {
-                Some(tx) => pg::enqueue(tx, jobs).await,
-                None => {
-                    let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
-                    pg::enqueue(&mut *connection, jobs).await
-                }
+            if let Some(tx) = tx {
+                return pg::enqueue(tx, jobs).await;
             }
+            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
+            pg::enqueue(&mut *connection, jobs).await
         })
     }
+}
+
+/// Who claims, and what it knows how to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Claimant {
+    pub(crate) worker: Uuid,
+    pub(crate) queue: String,
+    pub(crate) kinds: Vec<String>,
 }
 
 /// Called in the transaction of each claim of a queue, with what was claimed.

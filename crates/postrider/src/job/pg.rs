@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::probes::Probe;
-use super::{Enqueued, Hook, Job, NewJob};
+use super::{Claimant, Enqueued, Hook, Job, NewJob};
 use crate::error::Error;
 use crate::pg::{Arg, Statement, Tx};
 
@@ -55,14 +55,6 @@ pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqu
         }
     }
     Ok(answers)
-}
-
-/// Who claims, and what it knows how to run.
-#[derive(Debug, Clone)]
-pub(super) struct Claimant {
-    pub(super) worker: Uuid,
-    pub(super) queue: String,
-    pub(super) kinds: Vec<String>,
 }
 
 /// What a claim brought. `more`: nothing was leased although there was something; look again.

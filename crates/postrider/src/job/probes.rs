@@ -28,6 +28,15 @@ pub(super) struct Probe {
     pub(super) full: bool,
 }
 
+/// What a claim asked for, and what it brought and when: `(priority, position)` of each job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) asked: usize,
+    pub(super) got: &'a [(i16, i64)],
+    pub(super) started: Duration,
+    pub(super) ended: Duration,
+}
+
 impl Probes {
     /// The probes of the next claim, at `now` of a monotonic clock.
     pub(super) fn next(&mut self, now: Duration) -> Probe {
@@ -45,19 +54,14 @@ impl Probes {
         }
     }
 
-    /// What a claim that asked for `asked` brought: `(priority, position)` of each job. True if nothing more can be waiting.
-    pub(super) fn learn(
-        &mut self,
-        probe: &Probe,
-        asked: usize,
-        got: &[(i16, i64)],
-        took: Duration,
-        now: Duration,
-    ) -> bool {
+    /// Learns from what a claim brought. True if nothing more can be waiting.
+    pub(super) fn learn(&mut self, probe: &Probe, look: Look<'_>) -> bool {
+        let Look { asked, got, started, ended } = look;
         let short = got.len() < asked;
         if probe.full {
             self.full_due = false;
-            self.next_full = now + FULL_SCAN_PAUSE.max(took.saturating_mul(FULL_SCAN_SHARE));
+            let took = ended.saturating_sub(started);
+            self.next_full = ended + FULL_SCAN_PAUSE.max(took.saturating_mul(FULL_SCAN_SHARE));
         } else if short {
             self.full_due = true;
         }
@@ -76,12 +80,16 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
+    fn look(asked: usize, got: &[(i16, i64)], started: u64, ended: u64) -> Look<'_> {
+        Look { asked, got, started: MS(started), ended: MS(ended) }
+    }
+
     #[test]
     fn a_claim_starts_where_the_last_one_was_given_work() {
         let mut probes = Probes::default();
         let first = probes.next(MS(0));
         assert!(first.full);
-        assert!(!probes.learn(&first, 2, &[(2, 50), (2, 54)], MS(1), MS(1)));
+        assert!(!probes.learn(&first, look(2, &[(2, 50), (2, 54)], 0, 1)));
         let second = probes.next(MS(2));
         assert_eq!((second.full, second.positions), (false, vec![0, 50, 0, 0]));
     }
@@ -90,22 +98,22 @@ mod tests {
     fn a_short_answer_is_believed_only_from_a_full_scan() {
         let mut probes = Probes::default();
         let full = probes.next(MS(0));
-        probes.learn(&full, 1, &[(1, 9)], MS(1), MS(1));
+        probes.learn(&full, look(1, &[(1, 9)], 0, 1));
         let hinted = probes.next(MS(2));
-        assert!(!probes.learn(&hinted, 8, &[], MS(1), MS(3)), "the low-water position may have hidden something");
+        assert!(!probes.learn(&hinted, look(8, &[], 2, 3)), "the low-water position may have hidden something");
         let again = probes.next(MS(4));
         assert!(again.full);
-        assert!(probes.learn(&again, 8, &[], MS(1), MS(5)));
+        assert!(probes.learn(&again, look(8, &[], 4, 5)));
     }
 
     #[test]
     fn what_comes_back_below_does_not_pull_the_position_down() {
         let mut probes = Probes::default();
         let full = probes.next(MS(0));
-        probes.learn(&full, 1, &[(2, 900)], MS(1), MS(1));
+        probes.learn(&full, look(1, &[(2, 900)], 0, 1));
         let full = probes.next(MS(500));
         assert!(full.full);
-        probes.learn(&full, 2, &[(2, 10), (2, 950)], MS(1), MS(501));
+        probes.learn(&full, look(2, &[(2, 10), (2, 950)], 500, 501));
         assert_eq!(probes.next(MS(502)).positions, vec![0, 950, 0, 0]);
     }
 
@@ -113,7 +121,7 @@ mod tests {
     fn a_slow_full_scan_is_repeated_rarely() {
         let mut probes = Probes::default();
         let full = probes.next(MS(0));
-        probes.learn(&full, 0, &[], MS(100), MS(100));
+        probes.learn(&full, look(0, &[], 0, 100));
         assert!(!probes.next(MS(2_099)).full);
         assert!(probes.next(MS(2_100)).full);
     }

@@ -6,10 +6,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
-use uuid::Uuid;
 
-use super::probes::Probes;
-use super::{Holdings, Hook, Job, decide, pg};
+use super::probes::{Look, Probes};
+use super::{Claimant, Holdings, Hook, Job, decide, pg};
 use crate::pg::{Link, Wake};
 
 /// Jobs in one claim: enough to spread the cost of its commit.
@@ -24,9 +23,7 @@ pub(crate) trait Claims: Send + Sync {
 
 /// Claims the jobs of one queue.
 pub(crate) struct Claimer {
-    pub(crate) worker: Uuid,
-    pub(crate) queue: String,
-    pub(crate) kinds: Vec<String>,
+    pub(crate) claimant: Claimant,
     pub(crate) concurrency: usize,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) woken: Arc<Notify>,
@@ -40,55 +37,77 @@ pub(crate) struct Claimer {
 /// back what it took.
 pub(crate) async fn run(claimer: Claimer, mut link: Link, sink: Arc<dyn Claims>, stop: CancellationToken) {
     let slots = Arc::new(Semaphore::new(claimer.concurrency));
-    let claimant = pg::Claimant { worker: claimer.worker, queue: claimer.queue.clone(), kinds: claimer.kinds.clone() };
-    let mut probes = Probes::default();
-    let (mut quiet, mut errors, mut busy) = (0_u32, 0_u32, false);
-    loop {
-        let Some(mut permits) = free_slots(&slots, claimer.concurrency, busy, &stop).await else { break };
-        let asked = permits.num_permits();
-        let started = claimer.clock.monotonic();
-        let probe = probes.next(started);
-        let call = claimer.holdings.begin_call();
-        let claimed = link
-            .run(&pg::CLAIM, |mut connection| async {
-                let claimed = pg::claim(&mut connection, &claimant, (call, asked), &probe, &claimer.hook).await;
-                (connection, claimed)
-            })
-            .await;
-        let wait = match claimed {
-            Ok(claimed) => {
-                claimer.holdings.end_call(call, claimed.jobs.iter().map(|job| job.lease));
-                claimer.claimed.fetch_add(claimed.jobs.len() as u64, Ordering::Relaxed);
-                let got: Vec<(i16, i64)> = claimed.jobs.iter().map(|job| (job.priority, job.pos)).collect();
-                let now = claimer.clock.monotonic();
-                let empty = probes.learn(&probe, asked, &got, now.saturating_sub(started), now);
-                busy = got.len() == asked;
-                quiet = if got.is_empty() { quiet + 1 } else { 0 };
-                errors = 0;
-                for job in claimed.jobs {
-                    if let Some(slot) = permits.split(1) {
-                        sink.dispatch(job, slot);
-                    }
-                }
-                if claimed.more || !empty { Some(Duration::ZERO) } else { decide::pause(quiet, claimer.hears()) }
-            }
-            Err(failure) => {
-                claimer.holdings.end_call(call, []);
-                if errors == 0 && !failure.is_transient() {
-                    error!(queue = claimer.queue, error = ?failure, "claiming of queue {} fails: {failure}", claimer.queue);
-                }
-                errors += 1;
-                Some(pg::pause_after_error(errors))
-            }
-        };
-        drop(permits);
+    let mut state = State::default();
+    while let Some(permits) = free_slots(&slots, claimer.concurrency, state.busy, &stop).await {
+        let wait = claimer.claim(&mut state, &mut link, permits, sink.as_ref()).await;
         tokio::select! {
             () = stop.cancelled() => break,
-            () = claimer.woken.notified() => quiet = 0,
+            () = claimer.woken.notified() => state.quiet = 0,
             () = async { match wait { Some(pause) => sleep(pause).await, None => std::future::pending().await } } => {}
         }
     }
     link.close().await;
+}
+
+/// What a claimer knows from one claim to the next.
+#[derive(Debug, Default)]
+struct State {
+    probes: Probes,
+    /// Claims since the last work.
+    quiet: u32,
+    /// Failures in a row.
+    errors: u32,
+    /// The last claim brought all that it asked for.
+    busy: bool,
+}
+
+impl Claimer {
+    /// One claim for the free slots; answers with how long to wait for the next, `None` until there is a hint.
+    async fn claim(
+        &self,
+        state: &mut State,
+        link: &mut Link,
+        mut slots: OwnedSemaphorePermit,
+        sink: &dyn Claims,
+    ) -> Option<Duration> {
+        let asked = slots.num_permits();
+        let started = self.clock.monotonic();
+        let probe = state.probes.next(started);
+        let call = self.holdings.begin_call();
+        let answer = link
+            .run(&pg::CLAIM, |mut connection| async {
+                let answer = pg::claim(&mut connection, &self.claimant, (call, asked), &probe, &self.hook).await;
+                (connection, answer)
+            })
+            .await;
+        match answer {
+            Ok(got) => {
+                self.holdings.end_call(call, got.jobs.iter().map(|job| job.lease));
+                self.claimed.fetch_add(got.jobs.len() as u64, Ordering::Relaxed);
+                let places: Vec<(i16, i64)> = got.jobs.iter().map(|job| (job.priority, job.pos)).collect();
+                let all =
+                    state.probes.learn(&probe, Look { asked, got: &places, started, ended: self.clock.monotonic() });
+                state.busy = places.len() == asked;
+                state.quiet = if places.is_empty() { state.quiet.saturating_add(1) } else { 0 };
+                state.errors = 0;
+                for job in got.jobs {
+                    if let Some(slot) = slots.split(1) {
+                        sink.dispatch(job, slot);
+                    }
+                }
+                if got.more || !all { Some(Duration::ZERO) } else { decide::pause(state.quiet, self.hears()) }
+            }
+            Err(failure) => {
+                self.holdings.end_call(call, []);
+                if state.errors == 0 && !failure.is_transient() {
+                    let queue = &self.claimant.queue;
+                    error!(queue, error = ?failure, "claiming of queue {queue} fails: {failure}");
+                }
+                state.errors += 1;
+                Some(pg::pause_after_error(state.errors))
+            }
+        }
+    }
 }
 
 impl Claimer {

@@ -46,9 +46,9 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn told(&self, outcome: &Outcome, counted: bool) {
+    pub(super) fn told(&self, outcome: &Outcome, fresh: bool) {
         let counter = match outcome.ended {
-            _ if !counted => &self.stale,
+            _ if !fresh => &self.stale,
             Ended::Completed => &self.completed,
             Ended::Failed { .. } => &self.retried,
             Ended::Snoozed(_) => &self.snoozed,

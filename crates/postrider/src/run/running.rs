@@ -18,7 +18,7 @@ use super::{Bus, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
 use crate::handle::{Dispatcher, QueueHook, Running as Attempts, Spawn};
-use crate::job::{self, Claimer, Claims, Holdings};
+use crate::job::{self, Claimant, Claimer, Claims, Holdings};
 use crate::pg::{Link, Wake, listen};
 use crate::relay;
 
@@ -95,8 +95,7 @@ impl Running {
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
-                worker,
-                kinds: kinds.clone(),
+                claimant: Claimant { worker, queue: queue.clone(), kinds: kinds.clone() },
                 concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
                 holdings: Arc::clone(&holdings),
                 woken: wake_queue.get(queue).cloned().unwrap_or_default(),
@@ -104,7 +103,6 @@ impl Running {
                 hook: bus.registry.watches(queue).then(|| Arc::new(QueueHook(Arc::clone(&bus.registry))) as Arc<_>),
                 clock: bus.clock.clone(),
                 claimed: Arc::clone(&bus.counters.claimed),
-                queue: queue.clone(),
             };
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
             loops.spawn(job::run(claimer, Link::new(&options, "claim"), sink, intake.clone()));
