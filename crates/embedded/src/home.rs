@@ -211,7 +211,8 @@ fn in_use(root: &Path) -> Error {
 
 /// A new temporary home. Those that crashed processes of this user left are removed on the way.
 fn temporary(account: Option<&Account>) -> Result<(PathBuf, File), Error> {
-    let base = env::temp_dir();
+    let own = env::temp_dir(); // which may be root's alone
+    let base = if account.is_some_and(|account| account.reaches(&own).is_err()) { PathBuf::from("/tmp") } else { own };
     sweep(&base);
     for turn in 0..10_000_u32 {
         let root = base.join(format!("{EPHEMERAL}{}-{turn}", process::id()));

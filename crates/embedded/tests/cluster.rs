@@ -84,11 +84,20 @@ struct Other {
 
 impl Other {
     fn start(home: Option<&Path>) -> Self {
+        Self::start_with(home, &std::env::temp_dir())
+    }
+
+    fn start_with(home: Option<&Path>, temporary: &Path) -> Self {
         let test = std::env::current_exe().unwrap();
         let example = test.parent().unwrap().parent().unwrap().join("examples/cluster");
         assert!(example.is_file(), "build it first: cargo build -p postrider-embedded --examples");
-        let mut process =
-            Command::new(example).args(home).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = Command::new(example)
+            .args(home)
+            .env("TMPDIR", temporary)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
         let lines: Vec<String> = output.lines().take(3).map(Result::unwrap).collect();
         let [server, home, psql_line] = lines.as_slice() else { panic!("the example printed {lines:?}") };
@@ -317,4 +326,18 @@ fn root_is_told_which_directory_shuts_its_server_out() {
     assert!(matches!(refusal, Error::Account(_)), "{refusal:?}");
     assert!(refusal.to_string().contains(&format!("chmod o+x {}", shut.display())), "{refusal}");
     assert!(!shut.join("home").exists(), "nothing was made");
+}
+
+#[test]
+fn a_temporary_directory_of_root_alone_is_passed_over() {
+    let scratch = Scratch::new("tmpdir");
+    if fs::metadata(&scratch.0).unwrap().uid() != 0 {
+        return; // a plain user runs the server as itself
+    }
+    fs::set_permissions(&scratch.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let mut other = Other::start_with(None, &scratch.0);
+    assert_eq!(query_through(&other.psql_line, "select 1"), "1");
+    assert!(!other.home.starts_with(&scratch.0), "{}", other.home.display());
+    drop(other.process.stdin.take());
+    assert!(other.process.wait().unwrap().success());
 }
