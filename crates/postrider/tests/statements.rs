@@ -1,5 +1,4 @@
 //! Every statement of the library is prepared and described by a real Postgres; its types are compared with `statements.txt`.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
 use std::fmt::Write as _;
 
