@@ -32,7 +32,9 @@ async fn every_sql_block_of_the_guides_runs() {
 async fn a_block_that_does_not_run_is_found() {
     let db = TestDb::fresh().await;
     let mut connection = PgConnection::connect(db.url()).await.unwrap();
-    let blocks = sql_blocks("```sql\nselect postrider.record('never.declared', 'order/1');\n```\n```sh\nno sql\n```\n");
+    let text = "```sql\nselect postrider.record('never.declared', 'order/1');\n```\n```sh\nno sql\n```\n";
+    let guide = repo::File::new("docs/guides/a.md", text);
+    let blocks = sql_blocks(&guide.text);
     assert_eq!(blocks.len(), 1);
     for block in blocks {
         let result = connection.execute(sqlx::raw_sql(AssertSqlSafe(block.to_owned()))).await;
