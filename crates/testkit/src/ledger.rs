@@ -21,7 +21,7 @@ impl Ledger {
         thread::Builder::new().name("ledger".to_owned()).spawn(move || {
             while let Ok(first) = lines.recv() {
                 let batch: Vec<Line> = std::iter::once(first).chain(lines.try_iter()).collect();
-                let text: String = batch.iter().map(|(line, _)| format!("{line}\n")).collect();
+                let text: String = batch.iter().flat_map(|(line, _)| [line.as_str(), "\n"]).collect();
                 let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
                 for (_, done) in batch {
                     let answer =

@@ -131,7 +131,7 @@ impl Process {
         match timeout(within, self.child.wait()).await {
             Ok(Ok(status)) => status.code(),
             Ok(Err(error)) => panic!("cannot wait for a process: {error}"),
-            Err(_) => panic!("the process did not end within {within:?}:\n{}", self.log()),
+            Err(elapsed) => panic!("the process did not end within {within:?}, {elapsed}:\n{}", self.log()),
         }
     }
 

@@ -228,5 +228,5 @@ async fn the_cuts_are_a_chain_over_all_events(pool: &PgPool) {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postrider_testkit::{Effect, Fixture, Process, Signal, TestDb, fixture, until};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::{Connection, PgConnection, PgPool};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 /// How long a busy machine may take for what needs no waiting.
@@ -135,6 +136,52 @@ async fn c14_a_job_that_kills_its_worker_is_discarded_after_three_and_its_neighb
     stop(worker).await;
 }
 
+/// Runs while one of four workers after another is killed at random moments; answers with all that they did.
+async fn kill_workers(stage: &Stage, kills: usize, enough: &'static str, all: i64) -> Vec<Effect> {
+    let mut dice = StdRng::seed_from_u64(1);
+    let start = || stage.worker(&["--concurrency", "5", "--dead-after-ms", "1000"]);
+    let mut workers: Vec<Process> = (0..4).map(|_| start()).collect();
+    let mut effects = Vec::new();
+    for _ in 0..kills {
+        sleep(Duration::from_millis(dice.random_range(150..700))).await;
+        let victim = &mut workers[dice.random_range(0..4)];
+        victim.kill().await;
+        effects.extend(victim.effects());
+        *victim = start();
+    }
+    stage.until(enough, all, Duration::from_secs(40)).await;
+    for worker in workers {
+        effects.extend(stop(worker).await.effects());
+    }
+    effects
+}
+
+#[tokio::test]
+async fn f01_p3_workers_killed_at_random_lose_no_job_and_each_second_run_is_explained_by_a_loss() {
+    let stage = Stage::set().await;
+    let mut jobs = stage.enqueue(700, "t.sleep", r#"{"ms": 60}"#, None).await;
+    jobs.extend(stage.enqueue(300, "t.fail", r#"{"k": 1}"#, None).await);
+    let effects = kill_workers(&stage, 14, DONE, 1_000).await;
+
+    let ended = effects.iter().filter(|effect| effect.word == "end");
+    let mut runs = BTreeMap::<i64, BTreeSet<i64>>::new();
+    for effect in ended {
+        assert!(runs.entry(effect.job).or_default().insert(effect.lease), "twice under one lease: {effect:?}");
+    }
+    assert!(jobs.iter().all(|job| runs.contains_key(job)), "lost");
+    let sql = "select id, lease from postrider.attempt where outcome = 3";
+    let losses: BTreeSet<(i64, i64)> = sqlx::query_as(sql).fetch_all(stage.pool()).await.unwrap().into_iter().collect();
+    let sql = "select id, lease from postrider.done";
+    let ends: BTreeSet<(i64, i64)> = sqlx::query_as(sql).fetch_all(stage.pool()).await.unwrap().into_iter().collect();
+    let under = |job: i64| runs[&job].iter().map(move |&lease| (job, lease));
+    let extra: Vec<(i64, i64)> = jobs.iter().flat_map(|&job| under(job)).filter(|run| !ends.contains(run)).collect();
+    println!("{} losses, {} second runs", losses.len(), extra.len());
+    assert!(extra.iter().all(|run| losses.contains(run)), "not explained: {extra:?}");
+    assert!(jobs.iter().all(|&job| under(job).any(|run| ends.contains(&run))), "done without its effect");
+    assert!(!losses.is_empty(), "no kill hit a running job");
+    assert_eq!(stage.number(LEASES).await, 0);
+}
+
 /// Where each job is: place, attempts spent, losses, flags (4 = runs in a lease of its own).
 async fn places(stage: &Stage) -> BTreeMap<i64, (String, i16, i16, i16)> {
     let sql = "select id, 'ready', attempt, losses, flags from postrider.ready
@@ -188,7 +235,7 @@ async fn p5_a_worker_that_stood_still_for_too_long_changes_nothing_and_l4_its_ha
     did(&other, 1, "end", "sleep", SOON).await;
     did(&other, 1, "end", "wait", SOON).await;
     stage.until(DONE, 2, SOON).await;
-    let state = stage.state().await;
+    let before = stage.state().await;
 
     paused.signal(Signal::CONT);
     did(&paused, 1, "cancelled", "wait", SOON).await;
@@ -197,7 +244,7 @@ async fn p5_a_worker_that_stood_still_for_too_long_changes_nothing_and_l4_its_ha
     assert_eq!(paused.figure("stale"), 2, "{}", paused.log());
     assert_eq!(paused.figure("completed"), 0);
     assert!(paused.log().contains("came too late: its lease was lost"), "{}", paused.log());
-    assert_eq!(stage.state().await, state);
+    assert_eq!(stage.state().await, before);
     let leases: Vec<i64> =
         sqlx::query_scalar("select lease from postrider.done order by 1").fetch_all(stage.pool()).await.unwrap();
     let ends: BTreeSet<i64> = other.effects().iter().map(|effect| effect.lease).collect();
@@ -415,7 +462,9 @@ async fn f29_an_old_and_a_new_worker_share_a_queue_and_nothing_is_discarded_or_r
     assert!(old.effects().iter().all(|effect| effect.kind == "effect"));
     let mut ends = BTreeMap::<i64, usize>::new();
     let effects: Vec<Effect> = old.effects().into_iter().chain(new.effects()).filter(|e| e.word == "end").collect();
-    effects.iter().for_each(|effect| *ends.entry(effect.job).or_default() += 1);
+    for effect in &effects {
+        *ends.entry(effect.job).or_default() += 1;
+    }
     assert_eq!((ends.len(), ends.values().max()), (300, Some(&1)));
     assert!(effects.iter().all(|effect| effect.attempt == 1));
     stop(old).await;
