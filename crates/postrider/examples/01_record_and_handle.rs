@@ -10,12 +10,8 @@ async fn main() -> Result<(), BoxError> {
         let _ = seen.send(job.event.as_ref().map(|event| event.subject.clone()));
         async { Ok(Verdict::Complete) }
     });
-    let bus = Bus::builder(pool.clone()).types(["order.paid"]).subscriptions([Subscription::new(
-        "receipt.on-paid",
-        ["order.paid"],
-    )
-    .handler(receipt)]);
-    let bus = bus.build().await?;
+    let on_paid = Subscription::new("receipt.on-paid", ["order.paid"]).handler(receipt);
+    let bus = Bus::builder(pool.clone()).types(["order.paid"]).subscriptions([on_paid]).build().await?;
     let running = bus.start()?;
 
     let mut tx = pool.begin().await?; // your own rows go into the same transaction

@@ -9,11 +9,12 @@ use postrider_contract::{
 use serde_json::json;
 use sqlx::{Connection, PgPool};
 
+use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
 use crate::migrate::{self, Component};
 use crate::pg::{Arg, Statement, Tx, connect};
-use crate::run::{Bus, Clock, Dice, Parts, Settings};
+use crate::run::{Bus, Parts, Settings};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 

@@ -48,7 +48,10 @@ pub enum Error {
         /// What it should have been.
         expected: &'static str,
     },
-    /// The migrations cannot be applied.
+    /// A bus is started once.
+    #[error("the bus was already started; build another one to start again")]
+    AlreadyStarted,
+    /// The schema is not the one that this program knows, or a migration cannot be applied.
     #[error("{0}")]
     Schema(String),
 }
@@ -75,6 +78,7 @@ impl Error {
         match self {
             Self::Refused(refused) => Some(refused.code),
             Self::Declarations(all) => all.first().map(|refused| refused.code),
+            Self::Schema(_) => Some(Code::Schema),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! retried by one owner. The folders are the way of the data: an event is recorded, relayed into jobs, claimed, handled, completed.
 #![forbid(unsafe_code)]
 
+mod clock; // time and dice, for those who are given them
 mod error; // what can go wrong, in the words of those who ask
 pub mod pg; // connections, statements, migrations; no table names
 mod record; // 1 · an event commits with its cause
@@ -21,6 +22,7 @@ pub use postrider_contract::{
     Timestamp, Verdict,
 };
 
+pub use clock::{Clock, Dice};
 pub use declare::{Builder, Kind, Subscription};
 pub use error::{BoxError, Error, Fut};
 pub use handle::{Answer, Context, Handler, handler};
@@ -28,7 +30,7 @@ pub use job::{Enqueued, Job, Jobs, NewJob};
 pub use pg::migrate;
 pub use pg::{Arg, Row, Statement, Tx};
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Clock, Dice, Figures, Running, Settings, Stopped};
+pub use run::{Bus, Figures, Running, Settings, Stopped};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

@@ -13,10 +13,10 @@ use tracing::{error, warn};
 
 use super::running::{End, Stuck};
 use super::{Context, Registered, Registry, Running};
+use crate::clock::{Clock, Dice};
 use crate::complete::{Ended, Outcome};
 use crate::error::BoxError;
 use crate::job::{Claims, Job, Next, after_failure};
-use crate::run::{Clock, Dice};
 
 /// How far past its timeout an attempt may be before it is told as stuck: a dropped future ends at once, a blocked thread does not.
 const STUCK_PATIENCE: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ pub(crate) struct Claimer {
     pub(crate) woken: Arc<Notify>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) hook: Hook,
-    pub(crate) clock: crate::run::Clock,
+    pub(crate) clock: crate::clock::Clock,
     pub(crate) claimed: Arc<AtomicU64>,
 }
 

@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use super::Settings;
 use super::figures::Counters;
 use super::pg::{self, Answer, Beat, Report};
 use super::watch::Watch;
-use super::{Clock, Settings};
+use crate::clock::Clock;
 use crate::handle::Dispatcher;
 use crate::job::Holdings;
 use crate::pg::{Link, Wake};

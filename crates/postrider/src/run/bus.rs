@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sqlx::PgPool;
 
 use super::figures::{Counters, Figures};
-use super::{Clock, Dice, Running, Settings};
+use super::{Running, Settings};
+use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::Error;
 use crate::handle::Registry;
@@ -82,7 +83,7 @@ impl Bus {
     /// Starts to work, once. Everything runs on the current tokio runtime, but for the beat, which has a thread of its own.
     pub fn start(&self) -> Result<Running, Error> {
         if self.started.swap(true, Ordering::SeqCst) {
-            return Err(Error::Schema("the bus was already started; build another one to start again".to_owned()));
+            return Err(Error::AlreadyStarted);
         }
         Running::start(self)
     }

@@ -3,7 +3,6 @@
 
 mod beat;
 mod bus;
-mod clock;
 mod figures;
 mod housekeep;
 mod pg;
@@ -16,7 +15,6 @@ use crate::pg::Statement;
 
 pub use bus::Bus;
 pub(crate) use bus::Parts;
-pub use clock::{Clock, Dice};
 pub use figures::Figures;
 pub use running::{Running, Stopped};
 

@@ -67,7 +67,7 @@ pub const NAMES: &[Name] = &[
         takes: "a list of `relay`, `work`, `housekeeping`",
         default: Default::Text("relay,work,housekeeping"),
         commands: &["serve"],
-        meaning: "What this process does: `relay` turns events into jobs, `work` delivers webhooks, `housekeeping` rescues lost work and enforces retention.",
+        meaning: "What this process does: `relay` turns events into jobs, `work` delivers webhooks, `housekeeping` keeps the next partitions there and forgets old idempotency keys.",
     },
     Name {
         key: "queue_concurrency",
