@@ -44,8 +44,8 @@ pub(crate) enum Unresolved {
     #[error(transparent)]
     Blocked(#[from] Blocked),
     /// The name servers gave none.
-    #[error("the name has no address: {0}")]
-    Dns(String),
+    #[error("{0}")]
+    Dns(&'static str),
 }
 
 impl Guard {
@@ -94,12 +94,10 @@ impl Guard {
     pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<Vetted>, Unresolved> {
         let addresses = match target.host() {
             TargetHost::Address(address) => vec![*address],
-            TargetHost::Name(name) => {
-                self.resolver.addresses(name).await.map_err(|e| Unresolved::Dns(e.to_string()))?
-            }
+            TargetHost::Name(name) => self.resolver.addresses(name).await.map_err(Unresolved::Dns)?,
         };
         if addresses.is_empty() {
-            return Err(Unresolved::Dns("the answer is empty".to_owned()));
+            return Err(Unresolved::Dns("the name has no address"));
         }
         Ok(addresses.into_iter().map(|address| self.vet_for(target, address)).collect::<Result<_, _>>()?)
     }

@@ -53,11 +53,15 @@ impl Resolver {
         builder.build().map(Self).map_err(|e| unusable(&e))
     }
 
-    /// Every address of a name, IPv4 first; none is an error of the resolver's.
-    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NetError> {
+    /// Every address of a name, IPv4 first; else why there is none, in words that tell nothing about our network.
+    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, &'static str> {
         // The dot at the end makes the name absolute.
-        let found = self.0.lookup_ip(format!("{name}.")).await?;
-        Ok(found.iter().collect())
+        match self.0.lookup_ip(format!("{name}.")).await {
+            Ok(found) => Ok(found.iter().collect()),
+            Err(e) if e.is_nx_domain() => Err("the name does not exist"),
+            Err(e) if e.is_no_records_found() => Err("the name has no address"),
+            Err(_) => Err("the name servers did not answer"),
+        }
     }
 }
 

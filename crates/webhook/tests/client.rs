@@ -237,7 +237,8 @@ async fn a_name_that_moves_to_a_private_address_is_blocked_at_the_next_attempt()
     assert!(asked.len() >= 10 && asked.iter().all(|name| name == "hooks.example.com"), "{asked:?}");
 
     names.set("hooks.example.com", &[]);
-    assert_eq!(class(&client.post(post).await), Some(FailureClass::Dns));
+    let failure = client.post(post).await.failure.unwrap();
+    assert_eq!((failure.class, failure.detail.as_str()), (FailureClass::Dns, "the name does not exist"));
 }
 
 #[tokio::test]
