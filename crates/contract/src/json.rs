@@ -237,6 +237,6 @@ mod tests {
         let payload = Payload::parse(text).unwrap();
         assert_eq!(payload.as_str(), text);
         assert_eq!(serde_json::to_string(&payload).unwrap(), text);
-        assert_eq!(format!("{payload:?}"), "Payload(22 bytes)");
+        assert_eq!(format!("{payload:?}"), "Payload(21 bytes)");
     }
 }

@@ -8,6 +8,13 @@ pub enum Verdict {
     Complete,
     /// Not now: run again after this long, without spending an attempt.
     Snooze(Duration),
+    /// It failed: the attempt is spent, and the next one comes on the kind's schedule, but not before `after`.
+    Retry {
+        /// What went wrong.
+        reason: String,
+        /// The shortest wait, for example what the other side asked for.
+        after: Duration,
+    },
     /// Never: the reason is kept and the job ends as discarded.
     Discard(String),
 }

@@ -118,6 +118,29 @@ async fn a3_a4_a_discard_is_final_at_once_and_a_snooze_spends_no_attempt() {
 }
 
 #[tokio::test]
+async fn a_failed_attempt_may_ask_for_a_longer_wait_than_the_schedules_and_spends_its_attempt() {
+    let db = TestDb::fresh().await;
+    let kind = Kind::spec(quick("t.wait")).handler(handler(|job, _| async move {
+        let after = Duration::from_secs(if job.attempt == 1 { 3_600 } else { 0 });
+        Ok(Verdict::Retry { reason: "asked to wait".into(), after })
+    }));
+    let (bus, running) = start(db.pool(), [kind]).await;
+    let id = enqueue(&bus, NewJob::new("t.wait", empty())).await;
+    let row = until(db.pool(), &id, "retryable").await;
+    assert_eq!((row.attempt, row.reason.as_deref()), (1, Some("asked to wait")));
+    let wait: f64 =
+        sqlx::query_scalar("select extract(epoch from run_at - clock_timestamp())::float8 from postrider.later")
+            .fetch_one(db.pool())
+            .await
+            .unwrap();
+    assert!((3_500.0..3_600.0).contains(&wait), "{wait}");
+    // an hour later
+    sqlx::query("update postrider.later set run_at = clock_timestamp()").execute(db.pool()).await.unwrap();
+    assert_eq!(until(db.pool(), &id, "discarded").await.attempt, 3);
+    running.stop(GRACE).await;
+}
+
+#[tokio::test]
 async fn a6_a8_a_timeout_and_a_panic_are_failed_attempts_and_the_process_lives() {
     let db = TestDb::fresh().await;
     let once = KindSpec { max_attempts: 1, timeout: Duration::from_millis(50), ..quick("t.slow") };

@@ -71,7 +71,11 @@ async fn attempt(job: &Job, registered: &Registered, stop: CancellationToken, di
     let cx = Context::new(stop.clone());
     let handled = AssertUnwindSafe(registered.handler.handle(job, &cx)).catch_unwind();
     let failure: BoxError = match timeout(registered.timeout, handled).await {
-        Ok(Ok(Ok(verdict))) => return judged(verdict),
+        Ok(Ok(Ok(Verdict::Complete))) => return Ended::Completed,
+        Ok(Ok(Ok(Verdict::Snooze(wait)))) => return Ended::Snoozed(wait),
+        Ok(Ok(Ok(Verdict::Discard(reason)))) => return Ended::Refused(reason),
+        Ok(Ok(Ok(Verdict::Retry { reason, after }))) => return failed(job, registered, (reason, after), dice),
+        Ok(Ok(Ok(unknown))) => format!("answered with a verdict that this version does not know: {unknown:?}").into(),
         Ok(Ok(Err(error))) => error,
         Ok(Err(panic)) => format!("panicked: {}", panic_text(panic.as_ref())).into(),
         Err(_) => {
@@ -79,22 +83,13 @@ async fn attempt(job: &Job, registered: &Registered, stop: CancellationToken, di
             format!("timed out after {} ms", registered.timeout.as_millis()).into()
         }
     };
-    failed(job, registered, &failure, dice)
+    failed(job, registered, (chain(failure.as_ref()), Duration::ZERO), dice)
 }
 
-fn judged(verdict: Verdict) -> Ended {
-    match verdict {
-        Verdict::Snooze(wait) => Ended::Snoozed(wait),
-        Verdict::Discard(reason) => Ended::Refused(reason),
-        _ => Ended::Completed,
-    }
-}
-
-/// What a failed attempt becomes.
-fn failed(job: &Job, registered: &Registered, failure: &BoxError, dice: &Dice) -> Ended {
-    let error = chain(failure.as_ref());
+/// What a failed attempt becomes; the next one does not come before `after`.
+fn failed(job: &Job, registered: &Registered, (error, after): (String, Duration), dice: &Dice) -> Ended {
     match after_failure(&registered.retry, job.attempt, job.max_attempts, dice.roll()) {
-        Next::Retry(wait) => Ended::Failed { wait, error },
+        Next::Retry(wait) => Ended::Failed { wait: wait.max(after), error },
         Next::Exhausted => {
             warn!(job.id = %job.id, job.kind, attempt = job.attempt, error, "job {} is discarded: its attempts are used up", job.id);
             Ended::Exhausted { error }

@@ -178,8 +178,9 @@ fn verdict(judgement: Judgement, attempt: i16, max_attempts: i16) -> (&'static s
             let told = format!("gave up after {attempt} attempts: {reason}");
             ("failed", reason, Ok(Verdict::Discard(told)))
         }
-        // A verdict that spends the attempt and waits longer than the schedule does not exist: the wait is what was asked for.
-        Judgement::Failed { reason, not_before: Some(wait) } => ("failed", reason, Ok(Verdict::Snooze(wait))),
+        Judgement::Failed { reason, not_before: Some(after) } => {
+            ("failed", reason.clone(), Ok(Verdict::Retry { reason, after }))
+        }
         Judgement::Failed { reason, not_before: None } => ("failed", reason.clone(), Err(reason.into())),
         Judgement::Postponed { wait } => {
             let reason = format!("the endpoint asked to wait {} s", wait.as_secs());
