@@ -7,6 +7,7 @@ mod sink; // a webhook receiver that follows a script
 mod ledger; // what processes meant to do and did, outside of the database
 mod process; // a process that a test starts and kills
 pub mod fixture; // and what it does
+pub mod proxy; // what stands between it and Postgres
 
 pub use cluster::{SERVER_VARIABLE, TestServer, test_options};
 pub use db::TestDb;
