@@ -1,6 +1,9 @@
 -- The beat of a worker, once a second, and everything that the beat carries: hand-backs, rescues, promotions, hints.
 -- Locks: the own worker row; dead worker rows; leases in the order of their ids, skipping what is held; ready rows.
 -- By hand on a large table: nothing.
+--
+-- The planner is pinned here for the reason given with postrider.claim: without it, a rescue read the whole job table for each lease
+-- until that table was first analyzed.
 
 -- Puts what a lease still holds open back to where it waits, and forgets the lease. Modes: 'back' = nothing happened, the
 -- attempt is given back; 'lost' = the process died. A loss is counted apart from attempts: whoever was in flight gets the
@@ -8,7 +11,9 @@
 -- nothing else can have caused spends an attempt. A job lost at its last attempt, or alone and as often as it may be tried,
 -- is discarded as lost.
 create function postrider.put_back(lease_id bigint, lost boolean, isolated boolean) returns int
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 declare
     moved int;
 begin
@@ -58,7 +63,9 @@ end $$;
 -- Forgets a worker that another one has watched not beating, and puts its jobs back. The beat is the fence: a worker that beat
 -- meanwhile is left alone. beat -1 means that the worker has leases but no row.
 create function postrider.rescue(dead uuid, seen_beat bigint) returns int
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 declare
     l record;
     n_open bigint;
@@ -159,7 +166,9 @@ end $$;
 --   others: [{worker, beat}] to be watched; ready: queues that have work; event_number: the last one drawn;
 --   due_in_ms: when the next waiting job becomes due
 create function postrider.tick(worker uuid, report json) returns json
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 declare
     me uuid := worker;
     queues text[] := array(select json_array_elements_text(report -> 'queues'));
@@ -219,7 +228,9 @@ end $$;
 
 -- Says goodbye: the worker has ended everything it held. What it holds all the same is handed back.
 create function postrider.leave(worker uuid) returns int
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 declare
     me uuid := worker;
     x record;

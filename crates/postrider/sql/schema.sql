@@ -67,8 +67,8 @@ begin
     if not pg_try_advisory_xact_lock(7305, 3) then
         return false;
     end if;
-    current := case unit when 'event' then (select last_value from postrider.event_epoch)
-                         else (select last_value from postrider.job_epoch) end;
+    current := case unit when 'event' then pg_sequence_last_value('postrider.event_epoch'::regclass)
+                         else pg_sequence_last_value('postrider.job_epoch'::regclass) end;
     insert into postrider.epoch (unit, epoch) values (advance_epoch.unit, current) on conflict do nothing;
     select e.started_at into started from postrider.epoch e where e.unit = advance_epoch.unit and e.epoch = current;
     perform postrider.make_partitions(p.name) from postrider.partitioned p where p.unit = advance_epoch.unit;
@@ -507,7 +507,7 @@ begin
     perform postrider.check_owner(owner);
     perform postrider.check_json('args', args);
 
-    select (last_value << 46) | (nextval('postrider.job_number') << 2) | k.class into new_id from postrider.job_epoch;
+    new_id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     new_queue := coalesce(queue, k.queue);
     new_priority := coalesce(priority, k.priority);
     if run_at <= clock_timestamp() then
@@ -600,7 +600,7 @@ declare
 begin
     with matched as materialized (
         -- the ordered subquery first, nextval outside of it, so that ids follow seq
-        select ((select last_value from postrider.job_epoch) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
+        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
           from (
             select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
                    case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
@@ -693,6 +693,38 @@ end $$;
 
 
 --
+-- Name: first_of_key(text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) RETURNS uuid
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    known_id uuid;
+begin
+    if key = '' or octet_length(key) > 200 then
+        perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+    end if;
+    loop
+        select i.event_id into known_id from postrider.idempotency i
+         where i.owner = first_of_key.owner and i.key = first_of_key.key and i.until > clock_timestamp();
+        if found then
+            return known_id;
+        end if;
+        delete from postrider.idempotency i
+         where i.owner = first_of_key.owner and i.key = first_of_key.key and i.until <= clock_timestamp();
+        insert into postrider.idempotency (owner, key, event_id, until)
+        values (first_of_key.owner, first_of_key.key, new_id, clock_timestamp() + interval '24 hours')
+        on conflict do nothing;
+        if found then
+            return new_id;
+        end if;
+    end loop;
+end $$;
+
+
+--
 -- Name: housekeep(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -729,6 +761,12 @@ end $$;
 CREATE FUNCTION postrider.leave(worker uuid) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     me uuid := worker;
@@ -757,8 +795,8 @@ CREATE FUNCTION postrider.make_partitions(name text) RETURNS integer
     AS $$
 declare
     of_unit text := (select p.unit from postrider.partitioned p where p.name = make_partitions.name);
-    current bigint := case of_unit when 'event' then (select last_value from postrider.event_epoch)
-                                   else (select last_value from postrider.job_epoch) end;
+    current bigint := case of_unit when 'event' then pg_sequence_last_value('postrider.event_epoch'::regclass)
+                                   else pg_sequence_last_value('postrider.job_epoch'::regclass) end;
     part record;
     made int := 0;
 begin
@@ -824,7 +862,7 @@ begin
                for update skip locked))
         returning x.*
     ), placed as (
-        select d.*, (select last_value from postrider.job_epoch) << 46 as epoch, nextval('postrider.job_number') as number
+        select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -843,6 +881,12 @@ end $$;
 CREATE FUNCTION postrider.put_back(lease_id bigint, lost boolean, isolated boolean) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     moved int;
@@ -938,20 +982,14 @@ declare
     tx xid8;
     new_seq bigint;
     at timestamptz;
+    us bigint;
     new_id uuid;
     known_id uuid;
 begin
-    if not exists (select from postrider.event_type t where t.name = record.type) then
-        perform postrider.check_name('type', type, true);
-        perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
-            'did you mean ' || (select string_agg(n, ', ') from (
-                select quote_literal(t.name) as n from postrider.event_type t
-                 where split_part(t.name, '.', 1) = split_part(record.type, '.', 1)
-                 order by abs(length(t.name) - length(record.type)), t.name limit 3) near),
-            'declare it first: postrider.declare'));
-    end if;
-    if type like 'postrider.%' or type like 'webhook.%' then
-        perform postrider.check_name('type', type);
+    if type like 'postrider.%' or type like 'webhook.%'
+       or not exists (select from postrider.event_type t where t.name = record.type)
+    then
+        perform postrider.refuse_type(type);
     end if;
     if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
         perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
@@ -960,36 +998,33 @@ begin
     if owner <> '' or owner is null then
         perform postrider.check_owner(owner);
     end if;
-    perform postrider.check_json('data', data);
+    -- a text this short cannot be too deep, nor hold a number that is too long
+    if data is null or octet_length(data::text) > 256 or position('\u' in data::text) > 0
+       or data::text ~ '[eE][-+]?[0-9]{4}'
+    then
+        perform postrider.check_json('data', data);
+    end if;
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
-    select (last_value << 46) | nextval('postrider.event_number') into new_seq from postrider.event_epoch;
-    new_id := postrider.event_id(at, new_seq);
-
+    us := (extract(epoch from at) * 1000000)::bigint;
+    new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
+    -- see postrider.event_id
+    new_id := (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
+        || to_hex(new_seq | (-9223372036854775808)))::uuid;
     if idempotency_key is not null then
-        if idempotency_key = '' or octet_length(idempotency_key) > 200 then
-            perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+        known_id := postrider.first_of_key(owner, idempotency_key, new_id);
+        if known_id <> new_id then
+            return known_id;
         end if;
-        loop
-            select i.event_id into known_id from postrider.idempotency i
-             where i.owner = record.owner and i.key = idempotency_key and i.until > at;
-            if found then
-                return known_id;
-            end if;
-            delete from postrider.idempotency i
-             where i.owner = record.owner and i.key = idempotency_key and i.until <= at;
-            insert into postrider.idempotency (owner, key, event_id, until)
-            values (record.owner, idempotency_key, new_id, at + interval '24 hours')
-            on conflict do nothing;
-            exit when found;
-        end loop;
     end if;
 
     insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
-    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject,
-            record.cause, record.data);
-    perform postrider.wake('postrider_event');
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject, record.cause,
+            record.data);
+    if coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
+        perform postrider.wake('postrider_event');
+    end if;
     return new_id;
 end $$;
 
@@ -1033,6 +1068,25 @@ CREATE FUNCTION postrider.refuse(code text, field text, message text, remedy tex
 begin
     raise exception using errcode = refuse.code, message = refuse.field || ': ' || refuse.message,
         column = refuse.field, hint = refuse.remedy;
+end $$;
+
+
+--
+-- Name: refuse_type(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_type(type text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('type', type, not exists (select from postrider.event_type t where t.name = refuse_type.type));
+    perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
+        'did you mean ' || (select string_agg(n, ', ') from (
+            select quote_literal(t.name) as n from postrider.event_type t
+             where split_part(t.name, '.', 1) = split_part(refuse_type.type, '.', 1)
+             order by abs(length(t.name) - length(refuse_type.type)), t.name limit 3) near),
+        'declare it first: postrider.declare'));
 end $$;
 
 
@@ -1186,6 +1240,12 @@ end $$;
 CREATE FUNCTION postrider.rescue(dead uuid, seen_beat bigint) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     l record;
@@ -1197,7 +1257,9 @@ begin
             return 0;
         end if;
     else
-        delete from postrider.worker w where w.id = dead and w.beat = seen_beat;
+        -- a held row is being beaten on: its worker lives (and two that take each other for dead may not wait for each other)
+        delete from postrider.worker w where w.ctid = any (array(
+            select v.ctid from postrider.worker v where v.id = dead and v.beat = seen_beat for update skip locked));
         if not found then
             return 0;
         end if;
@@ -1236,6 +1298,12 @@ end $_$;
 CREATE FUNCTION postrider.tick(worker uuid, report json) RETURNS json
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     me uuid := worker;
@@ -1354,19 +1422,15 @@ CREATE FUNCTION postrider.wake(channel text) RETURNS void
     AS $$
 declare
     now_ms bigint := (extract(epoch from clock_timestamp()) * 1000)::bigint;
-    last_ms bigint;
+    clock regclass := case channel when 'postrider_event' then 'postrider.wake_event'::regclass
+                                   else 'postrider.wake_job'::regclass end;
+    last_ms bigint := pg_sequence_last_value(clock);
 begin
-    if channel = 'postrider_event' then
-        select last_value into last_ms from postrider.wake_event;
-    else
-        select last_value into last_ms from postrider.wake_job;
-    end if;
     -- a clock that went back may not mute everybody until it has caught up
     if last_ms between now_ms - 5 and now_ms or coalesce(current_setting('postrider.wake', true), '') = 'off' then
         return;
     end if;
-    perform setval(case when channel = 'postrider_event' then 'postrider.wake_event'::regclass
-                        else 'postrider.wake_job'::regclass end, now_ms);
+    perform setval(clock, now_ms);
     if pg_notification_queue_usage() < 0.5 then
         perform pg_notify(channel, '');
     end if;
@@ -2292,6 +2356,13 @@ REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint
 
 
 --
+-- Name: FUNCTION first_of_key(owner text, key text, new_id uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2359,6 +2430,13 @@ REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, remedy text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION refuse_type(type text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 
 
 --

@@ -430,6 +430,10 @@ async fn c02_five_thousand_jobs_leased_by_nobody_for_ninety_days_are_released_wi
     stage.until(parked, 4_500, SOON).await;
     stage.until(LEASES, 0, SOON).await;
     assert_eq!(stop(worker).await.figure("rescued"), 5_000);
+    // statistics are written when the worker's connections have ended
+    stage.until("select count(*) from pg_stat_activity where application_name like 'postrider %' and datname = current_database()", 0, SOON).await;
+    let read = "select sum(seq_tup_read)::bigint from pg_stat_all_tables where schemaname = 'postrider' and relname like 'job\\_c%'";
+    assert_eq!(stage.number(read).await, 0, "each release reads its own jobs, not the table");
 }
 
 #[tokio::test]
