@@ -27,9 +27,18 @@ pub enum Error {
         #[source]
         source: sqlx::Error,
     },
-    /// No connection could be made or kept.
+    /// No connection could be made: nothing was asked of the database.
     #[error("no connection to the database")]
     Connection(#[source] sqlx::Error),
+    /// The connection broke before the answer was here; what the statement did is not known.
+    #[error("the connection to the database broke during {statement}")]
+    Broken {
+        /// The file of the statement.
+        statement: &'static str,
+        /// What the driver told.
+        #[source]
+        source: sqlx::Error,
+    },
     /// The database did not answer in time; what it did is not known.
     #[error("the database did not answer {statement} within {seconds} s")]
     Timeout {
@@ -69,7 +78,7 @@ impl Error {
         }
         match source {
             sqlx::Error::Database(_) => Self::Database { statement, source },
-            other => Self::Connection(other),
+            source => Self::Broken { statement, source },
         }
     }
 
@@ -83,10 +92,26 @@ impl Error {
         }
     }
 
+    /// Whether the answer was lost, so that a call in a transaction of its own may have done all that it was asked to, or nothing. In a
+    /// transaction of the caller it did nothing, since that was not committed.
+    ///
+    /// False means: nothing was done.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::Broken { .. } | Self::Timeout { .. } | Self::Row { .. } => true,
+            Self::Database { source: sqlx::Error::Database(db), .. } => {
+                // a pooler lost the connection behind it; 40003: completion unknown
+                let code = db.code().unwrap_or_default();
+                code.starts_with("08") || code == "40003"
+            }
+            _ => false,
+        }
+    }
+
     /// Whether trying again later can help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Timeout { .. } => true,
+            Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } => true,
             Self::Database { source: sqlx::Error::Database(db), .. } => {
                 // 08 connection, 53 resources, 55 not in state (lock timeout), 57 operator intervention, 58 system, 40 serialisation;
                 // 25006: the server became a standby
@@ -100,7 +125,7 @@ impl Error {
     /// Whether the connection that told it is of no use any more.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Timeout { .. } => true,
+            Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } => true,
             Self::Database { source: sqlx::Error::Database(db), .. } => {
                 let code = db.code().unwrap_or_default();
                 code == "25006" || code.starts_with("57P") || code.starts_with("08")

@@ -105,6 +105,8 @@ pub struct Enqueued {
     pub id: JobId,
     /// False if there was such a job already, whose id this is.
     pub fresh: bool,
+    /// The transaction's id: [`Recorder::resolve`](crate::Recorder::resolve) tells what became of it.
+    pub xid: u64,
 }
 
 /// Enqueues jobs, in the caller's transaction or in one of its own.
@@ -121,6 +123,9 @@ impl Jobs {
 
     /// Enqueues all or none; answers in the order of the jobs.
     ///
+    /// Without a transaction an error of which [`Error::is_unknown`] is true leaves it open whether the jobs are there, and enqueuing
+    /// them again may double them. Who must know enqueues them in a transaction and asks [`Recorder::resolve`](crate::Recorder::resolve).
+    ///
     /// Names, sizes and payloads are checked before any statement, so that a refusal leaves the transaction usable.
     pub fn enqueue<'a>(&'a self, tx: Option<&'a mut dyn Tx>, jobs: &'a [NewJob]) -> Fut<'a, Vec<Enqueued>> {
         Box::pin(async move {
@@ -131,8 +136,7 @@ impl Jobs {
             if let Some(tx) = tx {
                 return pg::enqueue(tx, jobs).await;
             }
-            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
-            pg::enqueue(&mut *connection, jobs).await
+            pg::enqueue_alone(&self.pool, jobs).await
         })
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use postrider_contract::{Event, EventId, JobId, Payload, Timestamp};
 use serde::Serialize;
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, Row as _};
+use sqlx::{Connection, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
 use super::probes::Probe;
@@ -51,9 +51,23 @@ pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqu
             .collect();
         let text = Payload::of_trusted(&items)?;
         for row in tx.run(&ENQUEUE, &[Arg::Text(text.as_str())]).await? {
-            answers.push(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true" });
+            let wrong = Error::Row { statement: ENQUEUE.name, column: 2, expected: "a transaction id" };
+            let xid = row.text(2)?.parse().map_err(|_| wrong)?;
+            answers.push(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid });
         }
     }
+    Ok(answers)
+}
+
+pub(super) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    if jobs.len() <= ENQUEUE_MOST {
+        let mut connection = pool.acquire().await.map_err(Error::Connection)?;
+        return enqueue(&mut *connection, jobs).await;
+    }
+    // several statements are one only in a transaction
+    let mut tx = pool.begin().await.map_err(Error::Connection)?;
+    let answers = enqueue(&mut *tx, jobs).await?;
+    tx.commit().await.map_err(|e| Error::from_sqlx(ENQUEUE.name, e))?;
     Ok(answers)
 }
 

@@ -77,7 +77,7 @@ impl Link {
 }
 
 pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, Error> {
-    let wait = |_| Error::Timeout { statement: "connect", seconds: CONNECT_LIMIT.as_secs() };
+    let wait = |_| Error::Connection(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
     let mut connection = timeout(CONNECT_LIMIT, options.connect()).await.map_err(wait)?.map_err(Error::Connection)?;
     timeout(CONNECT_LIMIT, READ_COMMITTED.query().execute(&mut connection))
         .await

@@ -11,6 +11,30 @@ use crate::pg::{Statement, Tx};
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
 /// Writes events into the caller's transaction.
+///
+/// # A commit that is not answered
+///
+/// The commit is the caller's own. If it fails, whatever the error is, ask on another connection what became of the transaction:
+///
+/// ```no_run
+/// # use postrider::{BoxError, NewEvent, Recorder, Resolution};
+/// # async fn pay(pool: sqlx::PgPool, event: NewEvent) -> Result<(), BoxError> {
+/// let recorder = Recorder::new();
+/// let mut tx = pool.begin().await?;
+/// let recorded = recorder.record(&mut *tx, &event).await?;
+/// if let Err(lost) = tx.commit().await {
+///     let mut connection = pool.acquire().await?;
+///     match recorder.resolve(&mut *connection, recorded.xid).await? {
+///         Resolution::Committed => {} // it is there
+///         Resolution::Aborted => return Err(lost.into()), // nothing is there: it may be done again
+///         Resolution::InProgress | Resolution::Unknown => return Err(lost.into()), // not known yet, or not any more
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An error before the commit needs no question: a transaction whose commit was not sent is rolled back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recorder(());
 
@@ -30,9 +54,9 @@ pub enum Resolution {
     Committed,
     /// It rolled back, or never came to its commit.
     Aborted,
-    /// It is still open.
+    /// It is still open: the server has not noticed yet that its connection is gone. Ask again.
     InProgress,
-    /// The server does not know any more, or never gave out this id.
+    /// The server does not know any more, or never gave out this id, as after a failover that lost its last transactions.
     Unknown,
 }
 
@@ -53,7 +77,8 @@ impl Recorder {
         pg::record(tx, event).await
     }
 
-    /// What became of the transaction of a [`Recorded`] whose commit was not answered.
+    /// What became of a transaction whose commit was not answered, by the `xid` of a [`Recorded`] or an
+    /// [`Enqueued`](crate::Enqueued). `tx` is another connection.
     pub async fn resolve(&self, tx: &mut dyn Tx, xid: u64) -> Result<Resolution, Error> {
         pg::resolve(tx, xid).await
     }
