@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use postrider_testkit::{Fixture, Process, Signal, TestDb, fixture, until};
 use sqlx::PgPool;
+use tokio::time::sleep;
 
 /// How long a busy machine may take for what needs no waiting.
 const SOON: Duration = Duration::from_secs(20);
@@ -106,5 +107,37 @@ async fn z2_a_stop_without_grace_in_the_middle_of_work_leaves_nothing_leased() {
     let mut last = fixture.start(&["worker", "--concurrency", "50"]);
     until("all are done", SOON, async || (number(db.pool(), DONE).await == 1_500).then_some(())).await;
     assert_eq!(terminate(&mut last).await, "drained");
+    nothing_is_left(db.pool()).await;
+}
+
+#[tokio::test]
+async fn z2_a_claim_that_is_on_its_way_when_a_stop_begins_is_waited_for_and_given_back() {
+    let (db, fixture) = stage().await;
+    let mut worker = fixture.start(&["worker", "--grace-ms", "0"]);
+    until("it beats", SOON, async || {
+        (number(db.pool(), "select count(*) from postrider.worker").await == 1).then_some(())
+    })
+    .await;
+    // claims cannot grant a lease while this is held
+    let mut gate = db.pool().begin().await.unwrap();
+    sqlx::raw_sql("lock table postrider.lease in share row exclusive mode").execute(&mut *gate).await.unwrap();
+    enqueue(db.pool(), 4, "t.sleep", r#"{"ms": 60000}"#).await;
+    until("a claim is held up", SOON, async || {
+        let claims = "select count(*) from pg_stat_activity where datname = current_database()
+                       and application_name = 'postrider claim' and wait_event_type = 'Lock'";
+        (number(db.pool(), claims).await == 1).then_some(())
+    })
+    .await;
+    worker.signal(Signal::TERM);
+    sleep(Duration::from_millis(400)).await;
+    gate.rollback().await.unwrap();
+    assert_eq!(worker.exit(SOON).await, Some(0), "{}", worker.log());
+    until("the claim has ended", SOON, async || {
+        let claims = "select count(*) from pg_stat_activity where datname = current_database()
+                       and application_name = 'postrider claim'";
+        (number(db.pool(), claims).await == 0).then_some(())
+    })
+    .await;
+    assert_eq!(number(db.pool(), READY).await, 4);
     nothing_is_left(db.pool()).await;
 }

@@ -146,7 +146,12 @@ impl Running {
         if !in_time {
             info!("{} attempts did not end within the grace, cancelling them", self.dispatcher.running.count());
             self.dispatcher.running.cancel_all();
-            let _ = timeout(CANCEL_GRACE, self.attempts.wait()).await;
+            let ended = async {
+                // a claim that is still on its way brings jobs: they can be given back only once they are here
+                self.loops.wait().await;
+                self.attempts.wait().await;
+            };
+            let _ = timeout(CANCEL_GRACE, ended).await;
         }
         let abandoned = self.dispatcher.abandon();
         self.cut.cancel();
