@@ -56,15 +56,18 @@ install_rust() {
     rm -f /tmp/rustup-init.$$
 }
 
-# A C compiler (for two of the dependencies), a Postgres, Rust. $1 is the repository, which names its Rust.
+# A C compiler (for two of the dependencies), a Postgres, Rust. $1 is the repository, which names its Rust; the rest are
+# further packages to install if they lack, by Debian's names.
 install_what_lacks() {
+    repository=$1
+    shift
     has cargo || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-    lacking=
+    lacking=$*
     has cc || lacking="$lacking gcc libc6-dev"
     has_postgres || lacking="$lacking postgresql"
     has cargo || has curl || lacking="$lacking curl ca-certificates"
     # shellcheck disable=SC2086 # a list of words
     [ -z "$lacking" ] || install_packages $lacking
     has cargo || install_rust
-    said=$(cd "$1" && cargo --version 2>&1) || die "cargo is here but does not run; it says:" "$said"
+    said=$(cd "$repository" && cargo --version 2>&1) || die "cargo is here but does not run; it says:" "$said"
 }
