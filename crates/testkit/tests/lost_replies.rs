@@ -46,6 +46,8 @@ async fn each_job_runs_once(db: &TestDb, url: &str, fault: impl Future<Output = 
     }
     worker.signal(Signal::TERM);
     assert_eq!(worker.exit(SOON).await, Some(0), "{}", worker.log());
+    let figures = ["completed", "stale"].map(|name| worker.figure(name));
+    assert_eq!(figures, [u64::try_from(JOBS).unwrap(), 0], "it tells of its work what it did");
     let mut ran: Vec<i64> = worker.effects().iter().filter(|e| e.word == "end").map(|e: &Effect| e.job).collect();
     ran.sort_unstable();
     let jobs: Vec<i64> =

@@ -95,7 +95,7 @@ async fn alone(flush: &Flush, link: &mut Link, mut outcome: Outcome, failure: Er
     }
 }
 
-/// `again`: an earlier try may have landed, so that what does not count now is no news.
+/// `again`: an earlier try may have landed, so that what does not count now is taken to have counted then.
 async fn write(flush: &Flush, link: &mut Link, batch: &[Outcome], again: bool) -> Result<(), Error> {
     let worker = flush.worker;
     let counted = link
@@ -116,7 +116,7 @@ async fn write(flush: &Flush, link: &mut Link, batch: &[Outcome], again: bool) -
                 outcome.id
             );
         }
-        (flush.told)(outcome, fresh);
+        (flush.told)(outcome, fresh || again);
     }
     let waits = batch.iter().filter_map(|outcome| match outcome.ended {
         Ended::Failed { wait, .. } | Ended::Snoozed(wait) => Some(wait),
