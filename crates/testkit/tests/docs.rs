@@ -10,7 +10,7 @@ use repo::File;
 const PROMISING: &[&str] = &["What it promises", "Invariants"];
 
 /// The page and the program that stands first in it, with the most lines that it may have.
-const FIRST_PROGRAM: (&str, &str, usize) = ("README.md", "crates/postrider/examples/01_record_and_handle.rs", 25);
+const FIRST_PROGRAM: (&str, &str, usize) = ("README.md", "examples/01_record_and_handle.rs", 25);
 
 #[test]
 fn every_relative_link_leads_to_a_file_and_a_heading() {
