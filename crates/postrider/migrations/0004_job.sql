@@ -38,7 +38,7 @@ create table postrider.ready (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1,
         autovacuum_vacuum_insert_scale_factor = 1);
 create index ready_moved on postrider.ready (id) where pos <> id;
-create index ready_strict on postrider.ready (id) where flags & 8 <> 0;
+create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed
 create table postrider.later (

@@ -1,5 +1,5 @@
 -- The beat of a worker, once a second, and everything that the beat carries: hand-backs, rescues, promotions, hints.
--- Locks: the own worker row; dead worker rows; leases in the order of their ids, skipping what is held; ready rows.
+-- Locks: the own worker row; then, skipping what is held: dead worker rows, leases in the order of their ids, due rows, parked rows.
 -- By hand on a large table: nothing.
 --
 -- The planner is pinned here for the reason given with postrider.claim: without it, a rescue read the whole job table for each lease
@@ -7,7 +7,7 @@
 
 -- Puts what a lease still holds open back to where it waits, and forgets the lease. Modes: 'back' = nothing happened, the
 -- attempt is given back; 'lost' = the process died. A loss is counted apart from attempts: whoever was in flight gets the
--- attempt back and runs in a lease of its own next time; lost again, it runs when no other such job does; only a loss that
+-- attempt back and runs in a lease of its own next time; lost again, it runs when no other such job of its queue does; only a loss that
 -- nothing else can have caused spends an attempt. A job lost at its last attempt, or alone and as often as it may be tried,
 -- is discarded as lost.
 create function postrider.put_back(lease_id bigint, lost boolean, isolated boolean) returns int
@@ -70,6 +70,7 @@ declare
     l record;
     n_open bigint;
     moved int := 0;
+    started timestamptz := clock_timestamp();
 begin
     if seen_beat = -1 then
         if exists (select from postrider.worker w where w.id = dead) then
@@ -86,6 +87,8 @@ begin
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
         moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
+        exit when clock_timestamp() > started + interval '300 ms';
     end loop;
     return moved;
 end $$;
@@ -115,7 +118,7 @@ begin
     return moved;
 end $$;
 
--- Releases what waits for a kind that this worker knows, and the next of the strict ones if no other is about to run.
+-- Releases what waits for a kind that this worker knows, and of each queue the next of the strict ones if no other is about to run.
 create function postrider.unpark(queues text[], kinds text[]) returns int
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -127,7 +130,10 @@ begin
     foreach q in array queues loop
         continue when not exists (select from postrider.parked p where p.queue = q limit 1);
         with free as (
-            delete from postrider.parked p where p.queue = q and p.key in (select 'kind:' || k from unnest(kinds) k)
+            -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
+            delete from postrider.parked p where p.ctid = any (array(
+                select x.ctid from postrider.parked x
+                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -135,10 +141,11 @@ begin
         )
         select count(*) into n from again;
         moved := moved + n;
-        if exists (select from postrider.parked p where p.queue = q and p.key = 'strict:')
-           and pg_try_advisory_xact_lock(7305, 4)
-           and not exists (select from postrider.ready r where r.flags & 8 <> 0)
-           and not exists (select from postrider.lease l where 8 = any (
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
+        -- the lock before the look: the next statement's snapshot sees whom the last holder let go
+        continue when not pg_try_advisory_xact_lock(7305, 4);
+        if not exists (select from postrider.ready r where r.queue = q and r.flags & 8 <> 0)
+           and not exists (select from postrider.lease l where l.queue = q and 8 = any (
                 select f & 8 from unnest(l.ids, l.flags) u (id, f) where u.id = any (l.open)))
         then
             with head as (
@@ -149,7 +156,8 @@ begin
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
             select h.queue, h.priority, h.share, h.pos, h.id, h.attempt, h.losses, (h.flags | 12)::smallint, h.order_key
               from head h;
-            moved := moved + 1;
+            get diagnostics n = row_count;
+            moved := moved + n;
         end if;
     end loop;
     return moved;
@@ -185,9 +193,11 @@ begin
     perform postrider.check_isolation();
     update postrider.worker w set beat = w.beat + 1, beat_at = clock_timestamp() where w.id = me;
     if not found then
-        -- a first beat, or a worker that was taken for dead: what it held is told as lost below
-        insert into postrider.worker (id, app, version, host, pid, queues, kinds)
-        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds);
+        -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
+        -- it may meet itself
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds)
+        on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
     for x in select l.id from postrider.lease l

@@ -1,8 +1,9 @@
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use postrider::migrate;
-use postrider_embedded::{Error, Home, Options, Postgres};
+use postrider_embedded::{Error, Home, Options, Postgres, find};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -31,6 +32,17 @@ pub(crate) fn shared_server() -> Result<String, Arc<Error>> {
     }
     let server = SERVER.get_or_init(|| Postgres::start(test_options()).map_err(Arc::new));
     server.as_ref().map(|server| server.url(MAINTENANCE)).map_err(Arc::clone)
+}
+
+/// The `psql` of the Postgres that tests run on.
+///
+/// # Panics
+/// If there is no Postgres on this machine, with what to do about it.
+pub fn psql() -> PathBuf {
+    match find(None, None) {
+        Ok(installation) => installation.bin.join("psql"),
+        Err(error) => panic!("no psql: {error}"),
+    }
 }
 
 /// A Postgres of this test alone, with a migrated database, for tests that kill it. It ends when this is dropped.

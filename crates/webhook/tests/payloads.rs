@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use postrider::{Bus, EventTypeSpec, NewEvent, Payload, Settings};
-use postrider_testkit::{Sink, TestDb};
+use postrider_testkit::{Sink, TestDb, psql};
 use postrider_webhook::{Client, Deliverer, Endpoints, Guard, NewEndpoint, Seal, kind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -51,8 +51,7 @@ fn payloads() -> Vec<(String, String, String)> {
 
 /// Records through the `psql` of the server that runs, as any shell script would.
 fn record_with_psql(url: &str, payloads: &[(String, String, String)]) {
-    let psql = postrider_embedded::find(None, None).unwrap().bin.join("psql");
-    let mut child = Command::new(psql)
+    let mut child = Command::new(psql())
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", url])
         .stdin(Stdio::piped())
         .spawn()

@@ -3,6 +3,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+/// Told for a worker that has leases and no row: it was rescued in part, or its row was deleted by hand.
+const NO_ROW: i64 = -1;
+
 /// Watches the beats of the other workers.
 ///
 /// A worker is dead when the same beat was seen for `dead_after` on this process's own monotonic clock, and nothing interrupted the
@@ -37,6 +40,10 @@ impl Watch {
         let mut dead = Vec::new();
         for &(worker, beat) in beats {
             let entry = self.seen.entry(worker).or_insert((beat, now));
+            if beat == NO_ROW {
+                // without a row nobody beats: the time goes on, so that a rescue that was not finished is taken up at once
+                entry.0 = beat;
+            }
             if entry.0 != beat {
                 *entry = (beat, now);
             } else if now.saturating_sub(entry.1) >= self.dead_after {
@@ -87,6 +94,18 @@ mod tests {
         assert_eq!(watch.observe(&[(A, 7)], S(64)), vec![]);
         assert_eq!(watch.observe(&[(A, 7)], S(69)), vec![]);
         assert_eq!(watch.observe(&[(A, 7)], S(70)), vec![(A, 7)]);
+    }
+
+    #[test]
+    fn a_worker_whose_row_is_gone_stays_as_dead_as_it_was() {
+        let mut watch = Watch::new(S(4));
+        for second in 0..4 {
+            assert_eq!(watch.observe(&[(A, 7)], S(second)), vec![]);
+        }
+        assert_eq!(watch.observe(&[(A, 7)], S(4)), vec![(A, 7)]);
+        assert_eq!(watch.observe(&[(A, NO_ROW)], S(5)), vec![(A, NO_ROW)], "half of it was rescued");
+        assert_eq!(watch.observe(&[(A, 8)], S(6)), vec![], "it lives after all");
+        assert_eq!(watch.observe(&[(A, NO_ROW)], S(7)), vec![], "its row was deleted, it will beat again");
     }
 
     #[test]
