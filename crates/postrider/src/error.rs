@@ -40,12 +40,12 @@ pub enum Error {
         source: sqlx::Error,
     },
     /// The database did not answer in time; what it did is not known.
-    #[error("the database did not answer {statement} within {seconds} s")]
+    #[error("the database did not answer {statement} within {limit:?}")]
     Timeout {
         /// The file of the statement.
         statement: &'static str,
         /// How long was waited.
-        seconds: u64,
+        limit: std::time::Duration,
     },
     /// A row was not what the statement promises.
     #[error("{statement}: column {column} is not {expected}")]
@@ -114,9 +114,10 @@ impl Error {
             Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } => true,
             Self::Database { source: sqlx::Error::Database(db), .. } => {
                 // 08 connection, 53 resources, 55 not in state (lock timeout), 57 operator intervention, 58 system, 40 serialisation;
-                // 25006: the server became a standby
+                // 25006: the server became a standby; 25P03: it gave up a transaction that said nothing for too long
                 let code = db.code().unwrap_or_default();
-                code == "25006" || ["08", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+                ["25006", "25P03"].contains(&&*code)
+                    || ["08", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
             }
             _ => false,
         }
@@ -128,7 +129,7 @@ impl Error {
             Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } => true,
             Self::Database { source: sqlx::Error::Database(db), .. } => {
                 let code = db.code().unwrap_or_default();
-                code == "25006" || code.starts_with("57P") || code.starts_with("08")
+                ["25006", "25P03"].contains(&&*code) || code.starts_with("57P") || code.starts_with("08")
             }
             _ => false,
         }

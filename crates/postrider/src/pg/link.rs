@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
@@ -8,11 +10,24 @@ use tracing::{info, warn};
 use super::Statement;
 use crate::error::Error;
 
-/// How long one of our own statements may take before its connection is given up.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(30);
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long one of our own statements, or a connect, may take before its connection is given up: a network that forgot it tells nobody.
+const LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) const READ_COMMITTED: Statement = crate::statement!("sql/read_committed.sql");
+pub(super) const SESSION: Statement = crate::statement!("sql/session.sql");
+
+/// What the connections of a process know of each other: when one of them gets no answer, those that are idle are not trusted either.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doubts(Arc<AtomicU64>);
+
+impl Doubts {
+    fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A connection of our own for one purpose: made when needed, dropped when it breaks, made again.
 pub(crate) struct Link {
@@ -20,12 +35,23 @@ pub(crate) struct Link {
     connection: Option<PgConnection>,
     purpose: &'static str,
     failing: bool,
+    limit: Duration,
+    doubts: Doubts,
+    /// The doubts that were known when the connection last answered.
+    known_doubts: u64,
 }
 
 impl Link {
-    pub(crate) fn new(options: &PgConnectOptions, purpose: &'static str) -> Self {
+    pub(crate) fn new(options: &PgConnectOptions, purpose: &'static str, doubts: &Doubts) -> Self {
         let options = options.clone().application_name(&format!("postrider {purpose}"));
-        Self { options, connection: None, purpose, failing: false }
+        let doubts = doubts.clone();
+        Self { options, connection: None, purpose, failing: false, limit: LIMIT, doubts, known_doubts: 0 }
+    }
+
+    /// The same link, given up earlier.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.limit = self.limit.min(limit);
+        self
     }
 
     /// Runs `work` on the connection, which it takes and gives back. A broken connection is dropped, so that the next call makes a new one.
@@ -55,13 +81,19 @@ impl Link {
         F: FnOnce(PgConnection) -> W + Send,
         W: Future<Output = (PgConnection, Result<T, Error>)> + Send,
     {
+        let doubts = self.doubts.count();
         // taken out while it is used: a future that is dropped in the middle leaves no half-used connection behind
-        let connection = match self.connection.take() {
+        let trusted = self.connection.take().filter(|_| doubts == self.known_doubts);
+        let connection = match trusted {
             Some(connection) => connection,
-            None => connect(&self.options).await?,
+            None => connect_within(&self.options, self.limit).await?,
         };
-        let timed_out = |_| Error::Timeout { statement: statement.name, seconds: STATEMENT_LIMIT.as_secs() };
-        let (connection, result) = timeout(STATEMENT_LIMIT, work(connection)).await.map_err(timed_out)?;
+        self.known_doubts = doubts;
+        let answered = timeout(self.limit, work(connection)).await.map_err(|_| {
+            self.doubts.raise();
+            Error::Timeout { statement: statement.name, limit: self.limit }
+        });
+        let (connection, result) = answered?;
         if !matches!(&result, Err(error) if error.breaks_connection()) {
             self.connection = Some(connection);
         }
@@ -77,11 +109,15 @@ impl Link {
 }
 
 pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, Error> {
-    let wait = |_| Error::Connection(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
-    let mut connection = timeout(CONNECT_LIMIT, options.connect()).await.map_err(wait)?.map_err(Error::Connection)?;
-    timeout(CONNECT_LIMIT, READ_COMMITTED.query().execute(&mut connection))
-        .await
-        .map_err(wait)?
-        .map_err(|e| Error::from_sqlx(READ_COMMITTED.name, e))?;
-    Ok(connection)
+    connect_within(options, LIMIT).await
+}
+
+async fn connect_within(options: &PgConnectOptions, limit: Duration) -> Result<PgConnection, Error> {
+    let connecting = async {
+        let mut connection = options.connect().await?;
+        SESSION.query().execute(&mut connection).await?;
+        Ok(connection)
+    };
+    let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    timeout(limit, connecting).await.map_err(late).flatten().map_err(Error::Connection)
 }

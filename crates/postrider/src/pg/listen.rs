@@ -8,6 +8,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+/// Between two tries to listen.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MOST: Duration = Duration::from_secs(5);
+
 /// Who can be woken. A wake-up is a hint: losing one costs time, never work.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
@@ -32,26 +36,27 @@ impl Wake {
 
 /// Listens until stopped. After each connect everybody looks once, since what was said in between was said to nobody.
 pub(crate) async fn listen(options: PgConnectOptions, wake: Arc<Wake>, stop: CancellationToken) {
-    let mut pause = Duration::from_millis(100);
+    let mut pause = PAUSE_MIN;
     let mut failing = false;
     while !stop.is_cancelled() {
         let ended = tokio::select! {
             () = stop.cancelled() => return,
             ended = once(&options, &wake) => ended,
         };
-        wake.listening.store(false, Ordering::Relaxed);
+        if wake.listening.swap(false, Ordering::Relaxed) {
+            // whoever waits for a hint looks by itself from now on
+            wake.all();
+            failing = false;
+            pause = PAUSE_MIN;
+        }
         match ended {
-            Ok(()) => {
-                failing = false;
-                pause = Duration::from_millis(100);
-                info!("LISTEN connection ended, connecting again");
-            }
+            Ok(()) => info!("LISTEN connection ended, connecting again"),
             Err(error) => {
                 if !failing {
                     warn!(error = ?error, "LISTEN is down, polling instead");
                 }
                 failing = true;
-                pause = (pause * 2).min(Duration::from_secs(5));
+                pause = (pause * 2).min(PAUSE_MOST);
             }
         }
         tokio::select! {

@@ -9,11 +9,11 @@ pub mod migrate; // the schema
 pub use statement::Statement;
 pub use tx::{Arg, Row, Tx};
 
-pub(crate) use link::{Link, connect};
+pub(crate) use link::{Doubts, Link, connect};
 pub(crate) use listen::{Wake, listen};
 
 pub(crate) const STATEMENTS: &[&Statement] =
-    &[&link::READ_COMMITTED, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];
+    &[&link::SESSION, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];
 
 /// A statement from a `.sql` file beside the calling one.
 #[macro_export]

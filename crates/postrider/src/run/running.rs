@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,7 +18,7 @@ use crate::complete::{self, Flush};
 use crate::error::Error;
 use crate::handle::{Dispatcher, QueueHook, Running as Attempts, Spawn};
 use crate::job::{self, Claimant, Claimer, Claims, Holdings};
-use crate::pg::{Link, Wake, listen};
+use crate::pg::{Doubts, Link, Wake, listen};
 use crate::relay;
 
 /// How long a cancelled attempt may take to end by itself.
@@ -64,6 +63,7 @@ impl fmt::Debug for Running {
 impl Running {
     pub(super) fn start(bus: &Bus) -> Result<Self, Error> {
         let options = bus.pool.connect_options();
+        let doubts = Doubts::default();
         let tokens: [CancellationToken; 4] = Default::default();
         let [intake, cut, last, beat] = tokens.clone();
         let (loops, attempts, completion) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
@@ -84,14 +84,14 @@ impl Running {
         let due = Arc::new(Due::default());
 
         let flush = flush(bus, worker, &holdings, &due);
-        completion.spawn(complete::run(flush, Link::new(&options, "finish"), receiver, last.clone()));
+        completion.spawn(complete::run(flush, Link::new(&options, "finish", &doubts), receiver, last.clone()));
         loops.spawn(listen((*options).clone(), Arc::clone(&wake), intake.clone()));
         if bus.settings.relay {
-            let link = Link::new(&options, "relay");
+            let link = Link::new(&options, "relay", &doubts);
             loops.spawn(relay::run(Arc::clone(&bus.counters.relay), link, Arc::clone(&wake), intake.clone()));
         }
         if bus.settings.housekeeping {
-            loops.spawn(housekeep::run(Link::new(&options, "housekeeping"), intake.clone()));
+            loops.spawn(housekeep::run(Link::new(&options, "housekeeping", &doubts), intake.clone()));
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
@@ -105,7 +105,7 @@ impl Running {
                 claimed: Arc::clone(&bus.counters.claimed),
             };
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
-            loops.spawn(job::run(claimer, Link::new(&options, "claim"), sink, intake.clone()));
+            loops.spawn(job::run(claimer, Link::new(&options, "claim", &doubts), sink, intake.clone()));
         }
         let beater = Beater {
             worker,
@@ -121,7 +121,9 @@ impl Running {
             due,
             clock: bus.clock.clone(),
         };
-        let beater = Some(beat_on_its_own_thread(beater, &options, beat.clone())?);
+        // one that gets no answer must be given up early enough to beat again before anybody takes this worker for dead
+        let link = Link::new(&options, "beat", &doubts).within(bus.settings.dead_after / 3);
+        let beater = Some(beat_on_its_own_thread(beater, link, beat.clone())?);
         let guards = tokens.map(CancellationToken::drop_guard);
         Ok(Self { worker, intake, cut, last, beat, loops, attempts, completion, dispatcher, beater, _guards: guards })
     }
@@ -194,18 +196,13 @@ fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>) -> F
     }
 }
 
-fn beat_on_its_own_thread(
-    beater: Beater,
-    options: &PgConnectOptions,
-    stop: CancellationToken,
-) -> Result<JoinHandle<()>, Error> {
+fn beat_on_its_own_thread(beater: Beater, link: Link, stop: CancellationToken) -> Result<JoinHandle<()>, Error> {
     let failed =
         |what: &str, e: std::io::Error| Error::Connection(sqlx::Error::Configuration(format!("{what}: {e}").into()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| failed("no runtime for the beat", e))?;
-    let link = Link::new(options, "beat");
     std::thread::Builder::new()
         .name("postrider-beat".to_owned())
         .spawn(move || runtime.block_on(beater.run(link, stop)))
