@@ -78,13 +78,14 @@ end $$;
 
 -- Ends attempts. Each outcome names the lease that it was given under; what that lease does not hold open any more is dropped,
 -- so a stale worker changes nothing and the same outcome sent twice changes nothing the second time. Answers with what counted.
+-- An attempt that ended by itself clears its job of the losses that it was suspected for.
 -- outcomes: 1 completed; 2 failed, again after delay_ms; 3 snoozed, again after delay_ms, no attempt spent; 4 refused by its
 -- handler; 5 failed for the last time; 6 released, again at once, no attempt spent.
 create function postrider.finish(
     worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]
 ) returns table (lease bigint, id bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off
 set enable_mergejoin = off as $$
 #variable_conflict use_column
 begin
@@ -103,12 +104,20 @@ begin
           from unnest(finish.leases, finish.ids, finish.outcomes, finish.delays_ms, finish.reasons)
                as u (lease, id, outcome, delay_ms, reason)
          order by u.lease, u.id
+    ), held as materialized (
+        -- arrays are read once and joined by hash: looked up for each outcome, a batch would cost its square
+        select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
+               unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
+               unnest(l.order_keys) as order_key
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+    ), open as materialized (
+        select l.id as lease, unnest(l.open) as id
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
     ), live as materialized (
-        select t.*, l.claimed_at, l.queue, l.positions[i] as pos, l.attempts[i] as attempt, l.losses[i] as losses,
-               l.flags[i] as flags, l.priorities[i] as priority, l.shares[i] as share, l.order_keys[i] as order_key
+        select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
-          join postrider.lease l on l.id = t.lease and l.worker = finish.worker and t.id = any (l.open)
-         cross join lateral (select array_position(l.ids, t.id) as i) at
+          join open o on o.lease = t.lease and o.id = t.id
+          join held h on h.lease = t.lease and h.id = t.id
     ), ended as (
         insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
         select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case v.outcome when 1 then 2 else 3 end,
@@ -118,7 +127,7 @@ begin
     ), waits as (
         insert into postrider.later (run_at, id, queue, priority, share, attempt, losses, flags, why, lease, order_key)
         select clock_timestamp() + greatest(coalesce(v.delay_ms, 0), 0) * interval '1 millisecond', v.id, v.queue, v.priority,
-               v.share, (v.attempt - case v.outcome when 3 then 1 else 0 end)::smallint, v.losses, v.flags & ~12::smallint,
+               v.share, (v.attempt - case v.outcome when 3 then 1 else 0 end)::smallint, 0, v.flags & ~12::smallint,
                case v.outcome when 2 then 1 else 2 end, v.lease, v.order_key
           from live v where v.outcome in (2, 3)
     ), released as (
@@ -129,13 +138,15 @@ begin
         insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
         select (v.id & 3)::smallint, v.id, v.lease, v.attempt, case v.outcome when 4 then 4 else 2 end, v.claimed_at, v.reason
           from live v where v.outcome in (2, 4, 5)
-    ), gone as materialized (
-        select v.lease, array_agg(v.id) as ids from live v group by v.lease
+    ), rest as materialized (
+        select o.lease, array_agg(o.id) filter (where v.id is null) as ids, count(v.id) as n
+          from open o left join live v on v.lease = o.lease and v.id = o.id
+         group by o.lease
     ), shrunk as (
-        update postrider.lease l set open = array(select o from unnest(l.open) o where o <> all (g.ids))
-          from gone g where l.id = g.lease and cardinality(l.open) > cardinality(g.ids)
+        update postrider.lease l set open = (select r.ids from rest r where r.lease = l.id)
+         where l.id = any (array(select r.lease from rest r where r.n > 0 and r.ids is not null))
     ), closed as (
-        delete from postrider.lease l using gone g where l.id = g.lease and cardinality(l.open) = cardinality(g.ids)
+        delete from postrider.lease l where l.id = any (array(select r.lease from rest r where r.n > 0 and r.ids is null))
     )
     select v.lease, v.id from live v;
 end $$;
