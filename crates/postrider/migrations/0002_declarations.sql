@@ -71,6 +71,14 @@ begin
           from unnest(string_to_array(pattern, '.')) with ordinality u (s, o)) || '$';
 end $$;
 
+-- Whoever changes types, kinds or subscriptions comes one after the other: routes are compiled from all three, and from one that
+-- another transaction is about to commit they would be compiled wrong, for good.
+create function postrider.lock_declarations() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform pg_advisory_xact_lock(7305, 2);
+end $$;
+
 create function postrider.compile_routes(subscriptions bigint[], types text[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -86,7 +94,7 @@ begin
        and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p));
 end $$;
 
--- Adds or changes a subscription by its name; answers with its id.
+-- Adds or changes a subscription by its name; answers with its id. Other declarations wait until the caller's transaction ends.
 create function postrider.put_subscription(
     name text, types text[], kind text, owner text default '', delay_ms bigint default 0, outward boolean default false,
     declared_by text default '', generation bigint default 0
@@ -102,6 +110,7 @@ begin
             'give at least one type or pattern');
     end if;
     perform postrider.pattern_regex(p) from unnest(types) p;
+    perform postrider.lock_declarations();
     if not exists (select from postrider.kind k where k.name = put_subscription.kind) then
         perform postrider.refuse('PR004', 'kind', format('%L was never declared', put_subscription.kind),
             'declare the kind first, or in the same call');
@@ -118,10 +127,11 @@ begin
     return found_id;
 end $$;
 
--- Forgets a subscription. Jobs that it already made stay.
+-- Forgets a subscription. Jobs that it already made stay. Other declarations wait until the caller's transaction ends.
 create function postrider.drop_subscription(id bigint) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
+    perform postrider.lock_declarations();
     delete from postrider.subscription s where s.id = drop_subscription.id;
     return found;
 end $$;
@@ -157,7 +167,7 @@ declare
     new_types text[] := '{}';
     new_kinds text[] := '{}';
 begin
-    perform pg_advisory_xact_lock(7305, 2);
+    perform postrider.lock_declarations();
     for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
                     coalesce(j ->> 'exposure', 'internal') as exposure
                from json_array_elements(coalesce(declarations -> 'types', '[]')) j
