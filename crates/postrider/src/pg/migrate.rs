@@ -76,6 +76,8 @@ pub(super) const LOCK_TRIES: usize = 15;
 /// A hash over all migrations: equal for equal schemas.
 pub fn fingerprint() -> String {
     let mut hash = Sha256::new();
+    hash.update(PREPARE);
+    hash.update(FINISH);
     for migration in MIGRATIONS {
         hash.update(migration.number.to_be_bytes());
         hash.update(migration.sql);
