@@ -1,6 +1,6 @@
 //! F09, F08: each operation is cut at each of its messages, in both directions. It is done as a whole or not at all, it may be done
 //! again, and its caller is never told that something was not done which was.
-#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -65,7 +65,7 @@ impl<T> From<Result<T, Error>> for Told {
 
 /// The engine takes each failure of its own for perhaps done.
 fn perhaps<T>(result: sqlx::Result<T>) -> Told {
-    if result.is_ok() { Told::Done } else { Told::Unknown(None) }
+    result.map_or(Told::Unknown(None), |_| Told::Done)
 }
 
 const SETUP: &str = "
@@ -218,10 +218,10 @@ impl Op {
     async fn again(self, options: &PgConnectOptions, known: &Known, told: &Told) {
         let mut connection = options.connect().await.unwrap();
         match (self, told) {
-            (Self::Record | Self::Enqueue, Told::Unknown(Some(xid))) => {
-                if Recorder::new().resolve(&mut connection, *xid).await.unwrap() == Resolution::Committed {
-                    return;
-                }
+            (Self::Record | Self::Enqueue, Told::Unknown(Some(xid)))
+                if Recorder::new().resolve(&mut connection, *xid).await.unwrap() == Resolution::Committed =>
+            {
+                return;
             }
             // the next beat hands back what was not received
             (Self::Claim | Self::ClaimWatched, _) => {
