@@ -115,6 +115,40 @@ end $$;
 
 
 --
+-- Name: check_job(text, json, text, integer, integer, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_job(kind text, args json, queue text, priority integer, max_attempts integer, owner text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not exists (select from postrider.kind k where k.name = check_job.kind) then
+        perform postrider.check_name('kind', kind, true);
+        perform postrider.refuse('PR004', 'kind', format('%L was never declared', kind), coalesce(
+            'did you mean ' || (select string_agg(n, ', ') from (
+                select quote_literal(e.name) as n from postrider.kind e
+                 where split_part(e.name, '.', 1) = split_part(check_job.kind, '.', 1)
+                 order by abs(length(e.name) - length(check_job.kind)), e.name limit 3) near),
+            'declare it first: postrider.declare'));
+    end if;
+    perform postrider.check_name('kind', kind);
+    if queue is not null then
+        perform postrider.check_name('queue', queue, true);
+    end if;
+    if priority not between 1 and 4 then
+        perform postrider.refuse('PR005', 'priority', format('%s is not a priority', priority), 'use 1 (first) to 4 (last)');
+    end if;
+    if max_attempts not between 1 and 1000 then
+        perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', max_attempts), 'use 1 to 1000');
+    end if;
+    perform postrider.check_owner(owner);
+    perform postrider.check_json('args', args);
+    return true;
+end $$;
+
+
+--
 -- Name: check_json(text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -374,7 +408,7 @@ declare
     new_types text[] := '{}';
     new_kinds text[] := '{}';
 begin
-    perform pg_advisory_xact_lock(7305, 2);
+    perform postrider.lock_declarations();
     for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
                     coalesce(j ->> 'exposure', 'internal') as exposure
                from json_array_elements(coalesce(declarations -> 'types', '[]')) j
@@ -464,6 +498,7 @@ CREATE FUNCTION postrider.drop_subscription(id bigint) RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
+    perform postrider.lock_declarations();
     delete from postrider.subscription s where s.id = drop_subscription.id;
     return found;
 end $$;
@@ -480,48 +515,36 @@ CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue
 #variable_conflict use_variable
 declare
     k postrider.kind;
-    new_id bigint;
-    new_queue text;
-    new_priority smallint;
+    now_ms bigint;
 begin
     select * into k from postrider.kind where name = enqueue.kind;
-    if not found then
-        perform postrider.check_name('kind', kind, true);
-        perform postrider.refuse('PR004', 'kind', format('%L was never declared', kind), coalesce(
-            'did you mean ' || (select string_agg(n, ', ') from (
-                select quote_literal(e.name) as n from postrider.kind e
-                 where split_part(e.name, '.', 1) = split_part(enqueue.kind, '.', 1)
-                 order by abs(length(e.name) - length(enqueue.kind)), e.name limit 3) near),
-            'declare it first: postrider.declare'));
+    -- whatever a cheap look does not clear is checked in full, which refuses it or lets it pass
+    if k.name is null or kind like 'postrider.%' or kind like 'webhook.%' or owner <> '' or owner is null
+       or queue is not null or priority is not null or max_attempts is not null or args is null
+       or octet_length(args::text) > 4096 or position('\u' in args::text) > 0 or args::text ~ '[eE][-+]?[0-9]{5}'
+       or (octet_length(args::text) > 257 and length(args::text) - length(translate(args::text, '[{', '')) > 128)
+    then
+        perform postrider.check_job(kind, args, queue, priority, max_attempts, owner);
+        k.queue := coalesce(queue, k.queue);
+        k.priority := coalesce(priority, k.priority);
+        k.max_attempts := coalesce(max_attempts, k.max_attempts);
     end if;
-    perform postrider.check_name('kind', kind);
-    if queue is not null then
-        perform postrider.check_name('queue', queue, true);
-    end if;
-    if priority not between 1 and 4 then
-        perform postrider.refuse('PR005', 'priority', format('%s is not a priority', priority), 'use 1 (first) to 4 (last)');
-    end if;
-    if max_attempts not between 1 and 1000 then
-        perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', max_attempts), 'use 1 to 1000');
-    end if;
-    perform postrider.check_owner(owner);
-    perform postrider.check_json('args', args);
-
-    new_id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
-    new_queue := coalesce(queue, k.queue);
-    new_priority := coalesce(priority, k.priority);
-    if run_at <= clock_timestamp() then
-        run_at := null;
-    end if;
-    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, args)
-    values (k.class, new_id, kind, new_queue, new_priority, coalesce(max_attempts, k.max_attempts), owner, run_at, args);
-    if run_at is null then
-        insert into postrider.ready (queue, priority, share, pos, id) values (new_queue, new_priority, 0, new_id, new_id);
-        perform postrider.wake('postrider_job');
+    id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
+    if run_at is null or run_at <= clock_timestamp() then
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, args)
+        values (k.class, id, kind, k.queue, k.priority, k.max_attempts, owner, args);
+        insert into postrider.ready (queue, priority, share, pos, id) values (k.queue, k.priority, 0, id, id);
+        now_ms := (date_part('epoch', clock_timestamp()) * 1000)::bigint;
+        if coalesce(pg_sequence_last_value('postrider.wake_job'::regclass), 0) not between now_ms - 5 and now_ms then
+            perform postrider.wake('postrider_job');
+        end if;
     else
-        insert into postrider.later (run_at, id, queue, priority, share) values (run_at, new_id, new_queue, new_priority, 0);
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, args)
+        values (k.class, id, kind, k.queue, k.priority, k.max_attempts, owner, run_at, args);
+        insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
-    return query select new_id, true;
+    fresh := true;
+    return next;
 end $$;
 
 
@@ -532,25 +555,62 @@ end $$;
 CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
     AS $$
-#variable_conflict use_variable
+#variable_conflict use_column
 declare
-    j json;
     stray text;
+    epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
+    ids bigint[];
+    due boolean;
 begin
     if json_typeof(jobs) is distinct from 'array' then
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;
-    for j in select e from json_array_elements(jobs) e loop
-        select k into stray from json_object_keys(j) k
-         where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
-        if found then
-            perform postrider.refuse('PR005', stray, 'it is not an option of a job',
-                'use kind, args, queue, priority, max_attempts, run_at, owner');
-        end if;
-        return query select e.id, e.fresh from postrider.enqueue(j ->> 'kind', coalesce(j -> 'args', '{}'), j ->> 'queue',
-            (j ->> 'priority')::int, (j ->> 'max_attempts')::int, (j ->> 'run_at')::timestamptz, coalesce(j ->> 'owner', '')) e;
-    end loop;
+    select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
+     where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an option of a job',
+            'use kind, args, queue, priority, max_attempts, run_at, owner');
+    end if;
+    with asked as materialized (
+        -- each element beside its fields: a field of type json would take a null for nothing
+        select t.kind, coalesce(t.job -> 'args', '{}') as args, t.queue, t.priority, t.max_attempts,
+               case when t.run_at > clock_timestamp() then t.run_at end as run_at, coalesce(t.owner, '') as owner, t.at
+          from rows from (
+                json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text),
+                json_array_elements(jobs))
+               with ordinality t (kind, queue, priority, max_attempts, run_at, owner, job, at)
+    ), allowed as (
+        select a.at, k.class, a.kind, coalesce(a.queue, k.queue) as queue, coalesce(a.priority::smallint, k.priority) as priority,
+               coalesce(a.max_attempts::smallint, k.max_attempts) as max_attempts, a.owner, a.run_at, a.args
+          from asked a
+          left join postrider.kind k on k.name = a.kind
+         -- whatever a cheap look does not clear is checked in full, which refuses it or lets it pass
+         where (k.name is not null and k.name not like 'postrider.%' and k.name not like 'webhook.%' and a.queue is null
+                and a.priority is null and a.max_attempts is null and a.owner = ''
+                and octet_length(a.args::text) <= 4096 and position('\u' in a.args::text) = 0
+                and a.args::text !~ '[eE][-+]?[0-9]{5}'
+                and (octet_length(a.args::text) <= 257 or length(a.args::text) - length(translate(a.args::text, '[{', '')) <= 128))
+            or postrider.check_job(a.kind, a.args, a.queue, a.priority, a.max_attempts, a.owner)
+         order by a.at offset 0
+    ), placed as materialized (
+        select epoch | (nextval('postrider.job_number') << 2) | a.class as id, a.* from allowed a
+    ), job as (
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, args)
+        select p.class, p.id, p.kind, p.queue, p.priority, p.max_attempts, p.owner, p.run_at, p.args from placed p
+    ), now as (
+        insert into postrider.ready (queue, priority, share, pos, id)
+        select p.queue, p.priority, 0, p.id, p.id from placed p where p.run_at is null
+    ), for_later as (
+        insert into postrider.later (run_at, id, queue, priority, share)
+        select p.run_at, p.id, p.queue, p.priority, 0 from placed p where p.run_at is not null
+    )
+    select array_agg(p.id order by p.at), bool_or(p.run_at is null) into ids, due from placed p;
+    if due then
+        perform postrider.wake('postrider_job');
+    end if;
+    return query select i, true from unnest(ids) i;
 end $$;
 
 
@@ -634,7 +694,7 @@ CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], out
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
+    SET enable_nestloop TO 'off'
     SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
@@ -654,12 +714,20 @@ begin
           from unnest(finish.leases, finish.ids, finish.outcomes, finish.delays_ms, finish.reasons)
                as u (lease, id, outcome, delay_ms, reason)
          order by u.lease, u.id
+    ), held as materialized (
+        -- arrays are read once and joined by hash: looked up for each outcome, a batch would cost its square
+        select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
+               unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
+               unnest(l.order_keys) as order_key
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+    ), open as materialized (
+        select l.id as lease, unnest(l.open) as id
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
     ), live as materialized (
-        select t.*, l.claimed_at, l.queue, l.positions[i] as pos, l.attempts[i] as attempt, l.losses[i] as losses,
-               l.flags[i] as flags, l.priorities[i] as priority, l.shares[i] as share, l.order_keys[i] as order_key
+        select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
-          join postrider.lease l on l.id = t.lease and l.worker = finish.worker and t.id = any (l.open)
-         cross join lateral (select array_position(l.ids, t.id) as i) at
+          join open o on o.lease = t.lease and o.id = t.id
+          join held h on h.lease = t.lease and h.id = t.id
     ), ended as (
         insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
         select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case v.outcome when 1 then 2 else 3 end,
@@ -669,7 +737,7 @@ begin
     ), waits as (
         insert into postrider.later (run_at, id, queue, priority, share, attempt, losses, flags, why, lease, order_key)
         select clock_timestamp() + greatest(coalesce(v.delay_ms, 0), 0) * interval '1 millisecond', v.id, v.queue, v.priority,
-               v.share, (v.attempt - case v.outcome when 3 then 1 else 0 end)::smallint, v.losses, v.flags & ~12::smallint,
+               v.share, (v.attempt - case v.outcome when 3 then 1 else 0 end)::smallint, 0, v.flags & ~12::smallint,
                case v.outcome when 2 then 1 else 2 end, v.lease, v.order_key
           from live v where v.outcome in (2, 3)
     ), released as (
@@ -680,13 +748,15 @@ begin
         insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
         select (v.id & 3)::smallint, v.id, v.lease, v.attempt, case v.outcome when 4 then 4 else 2 end, v.claimed_at, v.reason
           from live v where v.outcome in (2, 4, 5)
-    ), gone as materialized (
-        select v.lease, array_agg(v.id) as ids from live v group by v.lease
+    ), rest as materialized (
+        select o.lease, array_agg(o.id) filter (where v.id is null) as ids, count(v.id) as n
+          from open o left join live v on v.lease = o.lease and v.id = o.id
+         group by o.lease
     ), shrunk as (
-        update postrider.lease l set open = array(select o from unnest(l.open) o where o <> all (g.ids))
-          from gone g where l.id = g.lease and cardinality(l.open) > cardinality(g.ids)
+        update postrider.lease l set open = (select r.ids from rest r where r.lease = l.id)
+         where l.id = any (array(select r.lease from rest r where r.n > 0 and r.ids is not null))
     ), closed as (
-        delete from postrider.lease l using gone g where l.id = g.lease and cardinality(l.open) = cardinality(g.ids)
+        delete from postrider.lease l where l.id = any (array(select r.lease from rest r where r.n > 0 and r.ids is null))
     )
     select v.lease, v.id from live v;
 end $$;
@@ -782,6 +852,19 @@ begin
         perform postrider.wake('postrider_job');
     end if;
     return handed_back;
+end $$;
+
+
+--
+-- Name: lock_declarations(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.lock_declarations() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform pg_advisory_xact_lock(7305, 2);
 end $$;
 
 
@@ -953,6 +1036,7 @@ begin
             'give at least one type or pattern');
     end if;
     perform postrider.pattern_regex(p) from unnest(types) p;
+    perform postrider.lock_declarations();
     if not exists (select from postrider.kind k where k.name = put_subscription.kind) then
         perform postrider.refuse('PR004', 'kind', format('%L was never declared', put_subscription.kind),
             'declare the kind first, or in the same call');
@@ -1251,6 +1335,7 @@ declare
     l record;
     n_open bigint;
     moved int := 0;
+    started timestamptz := clock_timestamp();
 begin
     if seen_beat = -1 then
         if exists (select from postrider.worker w where w.id = dead) then
@@ -1267,6 +1352,8 @@ begin
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
         moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
+        exit when clock_timestamp() > started + interval '300 ms';
     end loop;
     return moved;
 end $$;
@@ -1321,9 +1408,11 @@ begin
     perform postrider.check_isolation();
     update postrider.worker w set beat = w.beat + 1, beat_at = clock_timestamp() where w.id = me;
     if not found then
-        -- a first beat, or a worker that was taken for dead: what it held is told as lost below
-        insert into postrider.worker (id, app, version, host, pid, queues, kinds)
-        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds);
+        -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
+        -- it may meet itself
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds)
+        on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
     for x in select l.id from postrider.lease l
@@ -1383,7 +1472,10 @@ begin
     foreach q in array queues loop
         continue when not exists (select from postrider.parked p where p.queue = q limit 1);
         with free as (
-            delete from postrider.parked p where p.queue = q and p.key in (select 'kind:' || k from unnest(kinds) k)
+            -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
+            delete from postrider.parked p where p.ctid = any (array(
+                select x.ctid from postrider.parked x
+                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -1391,10 +1483,11 @@ begin
         )
         select count(*) into n from again;
         moved := moved + n;
-        if exists (select from postrider.parked p where p.queue = q and p.key = 'strict:')
-           and pg_try_advisory_xact_lock(7305, 4)
-           and not exists (select from postrider.ready r where r.flags & 8 <> 0)
-           and not exists (select from postrider.lease l where 8 = any (
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
+        -- the lock before the look: the next statement's snapshot sees whom the last holder let go
+        continue when not pg_try_advisory_xact_lock(7305, 4);
+        if not exists (select from postrider.ready r where r.queue = q and r.flags & 8 <> 0)
+           and not exists (select from postrider.lease l where l.queue = q and 8 = any (
                 select f & 8 from unnest(l.ids, l.flags) u (id, f) where u.id = any (l.open)))
         then
             with head as (
@@ -1405,7 +1498,8 @@ begin
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
             select h.queue, h.priority, h.share, h.pos, h.id, h.attempt, h.losses, (h.flags | 12)::smallint, h.order_key
               from head h;
-            moved := moved + 1;
+            get diagnostics n = row_count;
+            moved := moved + n;
         end if;
     end loop;
     return moved;
@@ -2187,7 +2281,7 @@ CREATE INDEX ready_moved ON postrider.ready USING btree (id) WHERE (pos <> id);
 -- Name: ready_strict; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_strict ON postrider.ready USING btree (id) WHERE (((flags)::integer & 8) <> 0);
+CREATE INDEX ready_strict ON postrider.ready USING btree (queue) WHERE (((flags)::integer & 8) <> 0);
 
 
 --
@@ -2248,6 +2342,13 @@ REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.check_isolation() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_job(kind text, args json, queue text, priority integer, max_attempts integer, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_job(kind text, args json, queue text, priority integer, max_attempts integer, owner text) FROM PUBLIC;
 
 
 --
@@ -2374,6 +2475,13 @@ REVOKE ALL ON FUNCTION postrider.housekeep() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION lock_declarations(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.lock_declarations() FROM PUBLIC;
 
 
 --

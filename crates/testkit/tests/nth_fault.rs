@@ -517,7 +517,7 @@ async fn what_was_refused_or_found_no_connection_was_not_done_and_says_so() {
     let down = jobs_of.enqueue(None, &jobs(1)).await.unwrap_err();
     assert!(!down.is_unknown() && down.is_transient(), "{down:?}");
     stage.proxy.refuse(false);
-    stage.proxy.script(|_| Script::new().at(At::Saying("enqueue_many".to_owned()), Fault::Cut(Cut::Fin)));
+    stage.proxy.script(|_| Script::new().at(At::Saying("postrider.enqueue".to_owned()), Fault::Cut(Cut::Fin)));
     let broken = jobs_of.enqueue(None, &jobs(1)).await.unwrap_err();
     assert!(broken.is_unknown() && broken.is_transient(), "{broken:?}");
     assert_eq!(state(stage.db.pool()).await, before);

@@ -9,12 +9,13 @@ use uuid::Uuid;
 use super::probes::Probe;
 use super::{Claimant, Enqueued, Hook, Job, NewJob};
 use crate::error::Error;
-use crate::pg::{Arg, Statement, Tx};
+use crate::pg::{Arg, Row, Statement, Tx};
 
 pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
 const ENQUEUE: Statement = crate::statement!("sql/enqueue.sql");
+const ENQUEUE_MANY: Statement = crate::statement!("sql/enqueue_many.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&CLAIM, &ENQUEUE];
+pub(super) const STATEMENTS: &[&Statement] = &[&CLAIM, &ENQUEUE, &ENQUEUE_MANY];
 
 #[derive(Serialize)]
 struct Item<'a> {
@@ -35,6 +36,9 @@ struct Item<'a> {
 const ENQUEUE_MOST: usize = 1_000;
 
 pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    if let [job] = jobs {
+        return enqueue_one(tx, job).await;
+    }
     let mut answers = Vec::with_capacity(jobs.len());
     for chunk in jobs.chunks(ENQUEUE_MOST) {
         let items: Vec<Item<'_>> = chunk
@@ -50,13 +54,34 @@ pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqu
             })
             .collect();
         let text = Payload::of_trusted(&items)?;
-        for row in tx.run(&ENQUEUE, &[Arg::Text(text.as_str())]).await? {
-            let wrong = Error::Row { statement: ENQUEUE.name, column: 2, expected: "a transaction id" };
-            let xid = row.text(2)?.parse().map_err(|_| wrong)?;
-            answers.push(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid });
+        for row in tx.run(&ENQUEUE_MANY, &[Arg::Text(text.as_str())]).await? {
+            answers.push(enqueued(&ENQUEUE_MANY, &row)?);
         }
     }
     Ok(answers)
+}
+
+/// One job without an array around it, which halves what it costs the server.
+async fn enqueue_one(tx: &mut dyn Tx, job: &NewJob) -> Result<Vec<Enqueued>, Error> {
+    let priority = job.priority.map(|priority| priority.to_string());
+    let max_attempts = job.max_attempts.map(|most| most.to_string());
+    let run_at = job.run_at.map(|at| at.to_string());
+    let args = [
+        Arg::Text(&job.kind),
+        Arg::Text(job.args.as_str()),
+        job.queue.as_deref().map_or(Arg::Null, Arg::Text),
+        priority.as_deref().map_or(Arg::Null, Arg::Text),
+        max_attempts.as_deref().map_or(Arg::Null, Arg::Text),
+        run_at.as_deref().map_or(Arg::Null, Arg::Text),
+        Arg::Text(&job.owner),
+    ];
+    tx.run(&ENQUEUE, &args).await?.iter().map(|row| enqueued(&ENQUEUE, row)).collect()
+}
+
+fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error> {
+    let wrong = |_| Error::Row { statement: statement.name, column: 2, expected: "a transaction id" };
+    let xid = row.text(2)?.parse().map_err(wrong)?;
+    Ok(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid })
 }
 
 pub(super) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
