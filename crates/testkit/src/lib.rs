@@ -8,6 +8,8 @@ mod ledger; // what processes meant to do and did, outside of the database
 mod process; // a process that a test starts and kills
 pub mod fixture; // and what it does
 pub mod proxy; // what stands between it and Postgres
+pub mod nemesis; // and what befalls all of them
+pub mod checker; // and what came of it
 
 pub use cluster::{SERVER_VARIABLE, TestServer, test_options};
 pub use db::TestDb;

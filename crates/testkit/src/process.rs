@@ -1,5 +1,5 @@
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -44,21 +44,7 @@ impl Fixture {
     fn try_start(&self, arguments: &[&str]) -> std::io::Result<Process> {
         let n = self.started.fetch_add(1, Ordering::Relaxed);
         let name = format!("{n}-{}", arguments.first().unwrap_or(&"fixture"));
-        let (ledger, log) = (self.folder.join(format!("{name}.ledger")), self.folder.join(format!("{name}.log")));
-        let mut child = Command::new(&self.program)
-            .arg("--url")
-            .arg(&self.url)
-            .arg("--ledger")
-            .arg(&ledger)
-            .args(arguments)
-            // the process ends when this pipe does
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?)
-            .kill_on_drop(true)
-            .spawn()?;
-        let stdin = child.stdin.take();
-        Ok(Process { child, _stdin: stdin, ledger, log })
+        Process::start(&self.program, &self.url, (&self.folder, &name), arguments)
     }
 }
 
@@ -88,6 +74,30 @@ pub struct Process {
 }
 
 impl Process {
+    /// Starts the fixture's program; its ledger and its log are in the folder, under its name.
+    pub(crate) fn start(
+        program: &Path,
+        url: &str,
+        (folder, name): (&Path, &str),
+        arguments: &[&str],
+    ) -> std::io::Result<Self> {
+        let (ledger, log) = (folder.join(format!("{name}.ledger")), folder.join(format!("{name}.log")));
+        let mut child = Command::new(program)
+            .arg("--url")
+            .arg(url)
+            .arg("--ledger")
+            .arg(&ledger)
+            .args(arguments)
+            // the process ends when this pipe does
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdin = child.stdin.take();
+        Ok(Self { child, _stdin: stdin, ledger, log })
+    }
+
     /// Its id, unless it has ended.
     pub fn pid(&self) -> Option<i32> {
         self.child.id().and_then(|pid| i32::try_from(pid).ok())

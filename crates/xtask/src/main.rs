@@ -1,6 +1,7 @@
 //! Longer runs and generated files, as commands.
 #![forbid(unsafe_code)]
 
+mod faults; // everything, and what befalls it
 mod schema; // what the migrations make, as one file to read
 mod with_postgres; // a command with a Postgres for its tests
 
@@ -24,6 +25,16 @@ enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    /// Runs producers, workers, relays and receivers while processes are killed and stopped, connections are cut and Postgres is killed;
+    /// prints what was lost, doubled or torn, and fails if anything was.
+    Faults {
+        /// How long faults go on.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+        /// Where all dice begin.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Writes the files that are made from other files: the schema that the migrations make.
     Regenerate {
         /// Writes nothing; fails if a file is not what it would be.
@@ -36,6 +47,7 @@ enum Command {
 async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::WithPostgres { command } => with_postgres::run(&command).await,
+        Command::Faults { minutes, seed } => faults::faults(minutes, seed).await,
         Command::Regenerate { check } => schema::regenerate(check).await,
     }
 }
