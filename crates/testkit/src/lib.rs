@@ -7,14 +7,17 @@ mod sink; // a webhook receiver that follows a script
 mod ledger; // what processes meant to do and did, outside of the database
 mod process; // a process that a test starts and kills
 pub mod fixture; // and what it does
+pub mod interleave; // statements of some sessions, in every order
+mod storm; // and everything at once, at random
 pub mod proxy; // what stands between it and Postgres
 pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
 
-pub use cluster::{SERVER_VARIABLE, TestServer, test_options};
+pub use cluster::{SERVER_VARIABLE, TestServer, psql, test_options};
 pub use db::TestDb;
 pub use ledger::{Effect, Ledger, lines};
 pub use process::{Fixture, Process, until};
 /// A signal for [`Process::signal`].
 pub use rustix::process::Signal;
 pub use sink::{Reply, Request, Sink};
+pub use storm::{Storm, StormReport, storm};

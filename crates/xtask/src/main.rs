@@ -3,6 +3,7 @@
 
 mod faults; // everything, and what befalls it
 mod schema; // what the migrations make, as one file to read
+mod storm; // everything at once, for as long as one likes
 mod with_postgres; // a command with a Postgres for its tests
 
 use std::process::ExitCode;
@@ -35,6 +36,16 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Producers, workers that die, relays, housekeeping and declarations at once: looks for deadlocks, and for what does
+    /// not hold together afterwards.
+    Storm {
+        /// How long.
+        #[arg(long, default_value_t = 3.0)]
+        minutes: f64,
+        /// Of the dice.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Writes the files that are made from other files: the schema that the migrations make.
     Regenerate {
         /// Writes nothing; fails if a file is not what it would be.
@@ -48,6 +59,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::WithPostgres { command } => with_postgres::run(&command).await,
         Command::Faults { minutes, seed } => faults::faults(minutes, seed).await,
+        Command::Storm { minutes, seed } => storm::run(minutes, seed).await,
         Command::Regenerate { check } => schema::regenerate(check).await,
     }
 }

@@ -1,0 +1,81 @@
+-- What is wrong in the schema at this moment, one line for each finding; nothing if all is well.
+-- Called by: interleave/judge.rs, after each order and after a storm.
+-- Locks: none.
+-- Index: none, it reads everything.
+with job as materialized (
+    -- read once: each look at a partitioned table costs as much as it has partitions
+    select id, event_seq, subscription from postrider.job
+), event as materialized (
+    select seq from postrider.event
+), place as materialized (
+    select id, 'ready' as place, attempt, losses, null::smallint as ended_as from postrider.ready
+    union all select id, 'later', attempt, losses, null from postrider.later
+    union all select id, 'parked', attempt, losses, null from postrider.parked
+    union all select o.id, 'leased', l.attempts[array_position(l.ids, o.id)], l.losses[array_position(l.ids, o.id)], null
+                from postrider.lease l cross join unnest(l.open) o (id)
+    union all select id, 'done', attempt, null, ended_as from postrider.done
+), history as (
+    -- a completed attempt and one that runs leave no row; an attempt that ended by itself clears its job of its losses
+    select id, count(*) filter (where outcome in (2, 4)) as failed, count(*) filter (where outcome = 3) as lost,
+           count(*) filter (where outcome = 3 and lease > cleared) as losses,
+           count(distinct attempt) filter (where outcome in (2, 4)) as numbers
+      from (select id, lease, attempt, outcome,
+                   coalesce(max(lease) filter (where outcome in (2, 4)) over (partition by id), 0) as cleared
+              from postrider.attempt) a
+     group by id
+), counted as (
+    select p.*, coalesce(h.lost, 0) as lost, coalesce(h.losses, 0) as losses_max,
+           coalesce(h.failed, 0) + (p.place = 'leased' or coalesce(p.ended_as, 0) = 1)::int as least
+      from place p left join history h using (id)
+), compiled as (
+    select t.name as type, s.owner, s.id as subscription, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
+      from postrider.subscription s
+      join postrider.kind k on k.name = s.kind
+      join postrider.event_type t on (not s.outward or t.exposure = 'public')
+       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
+)
+select format('job %s is in %s places: %s', j.id, count(p.place), string_agg(p.place, ', ' order by p.place))
+  from job j left join place p using (id) group by j.id having count(p.place) <> 1
+union all
+select format('%s holds job %s, which does not exist', p.place, p.id)
+  from place p where not exists (select from job j where j.id = p.id)
+union all
+select format('job %s is %s at attempt %s with %s losses, but its history says at least %s and at most %s losses',
+              c.id, c.place, c.attempt, c.losses, c.least, c.losses_max)
+  from counted c
+ where c.attempt is null or c.attempt not between c.least and c.least + c.lost or c.losses > c.losses_max
+union all
+select format('job %s failed twice under one number', h.id) from history h where h.failed <> h.numbers
+union all
+select format('lease %s is broken: ids %s, open %s', l.id, l.ids, l.open)
+  from postrider.lease l
+ where cardinality(l.open) = 0 or not l.open <@ l.ids
+    or cardinality(l.open) <> (select count(distinct o) from unnest(l.open) o)
+    or cardinality(l.ids) <> all (array[cardinality(l.positions), cardinality(l.attempts), cardinality(l.losses),
+                                        cardinality(l.flags), cardinality(l.priorities), cardinality(l.shares)])
+union all
+select format('%s suspects of queue %s run or are about to at once', count(*), queue) from (
+    select queue from postrider.ready r where r.flags & 8 <> 0
+    union all
+    select queue from postrider.lease l cross join unnest(l.ids, l.flags) u (id, f) where u.f & 8 <> 0 and u.id = any (l.open)) s
+ group by queue having count(*) > 1
+union all
+select format('event %s has %s jobs for subscription %s', j.event_seq, count(*), j.subscription)
+  from job j where j.event_seq is not null group by j.event_seq, j.subscription having count(*) > 1
+union all
+select format('job %s is for event %s, which does not exist', j.id, j.event_seq)
+  from job j
+ where j.event_seq is not null and not exists (select from postrider.event e where e.seq = j.event_seq)
+union all
+select format('key %s stands for event %s, which does not exist', i.key, i.event_id)
+  from postrider.idempotency i where not exists (select from event e where e.seq = postrider.event_seq(i.event_id))
+union all
+select format('cut %s counts %s events and %s jobs, the sum up to it is %s and %s', c.no, c.events_total, c.jobs_total, c.n, c.jobs)
+  from (select no, events_total, jobs_total, sum(n) over (order by no) as n, sum(jobs) over (order by no) as jobs from postrider.cut) c
+ where (c.events_total, c.jobs_total) is distinct from (c.n, c.jobs)
+union all
+select format('route %s of %L, subscription %s: %s', type, owner, subscription,
+              case when r.kind is null then 'is missing' when c.kind is null then 'is left over' else 'is out of date' end)
+  from compiled c full join postrider.route r using (type, owner, subscription)
+ where (c.kind, c.queue, c.priority, c.max_attempts, c.class, c.delay_ms)
+       is distinct from (r.kind, r.queue, r.priority, r.max_attempts, r.class, r.delay_ms)
