@@ -58,7 +58,7 @@ async fn an_epoch_moves_on_when_it_is_old_and_its_successors_partitions_exist() 
     let numbers: Vec<i64> = ids.iter().map(|id| id.as_str().parse().unwrap()).collect();
     assert!(numbers.is_sorted(), "ids grow from epoch to epoch");
     let jobs = partitions(db.pool(), "job").await;
-    assert!(jobs.contains(&"postrider.job_c1_e10".to_owned()) && !jobs.contains(&"postrider.job_c1_e11".to_owned()));
+    assert!(jobs.contains(&"postrider.job_c1_e11".to_owned()) && !jobs.contains(&"postrider.job_c1_e12".to_owned()));
     assert_eq!(
         jobs.iter().filter(|name| name.contains("_c3_")).count(),
         2,
@@ -72,11 +72,14 @@ async fn an_epoch_moves_on_when_it_is_old_and_its_successors_partitions_exist() 
 
 #[tokio::test]
 async fn an_epoch_waits_while_its_successors_partitions_are_missing() {
-    let db = TestDb::fresh().await;
-    sqlx::raw_sql("drop table postrider.job_c2_e1").execute(db.pool()).await.unwrap();
-    age(db.pool(), "job", 1).await;
-    assert!(!housekeep(db.pool()).await.contains("job"), "what is made now must be committed before ids go there");
-    assert!(housekeep(db.pool()).await.contains("job"));
+    // a connection that first reads the partitions while one is attached may miss it until the next one is: so there are two
+    for missing in ["drop table postrider.job_c2_e1", "drop table postrider.job_c2_e2"] {
+        let db = TestDb::fresh().await;
+        sqlx::raw_sql(missing).execute(db.pool()).await.unwrap();
+        age(db.pool(), "job", 1).await;
+        assert!(!housekeep(db.pool()).await.contains("job"), "what is made now must be committed before ids go there");
+        assert!(housekeep(db.pool()).await.contains("job"));
+    }
 }
 
 #[tokio::test]
