@@ -16,7 +16,7 @@ begin
     end loop;
     for t in select c.relname from pg_catalog.pg_class c
               where c.relnamespace = 'postrider'::regnamespace and c.relispartition and c.relkind = 'r'
-                and c.relname !~ '_e[01]$'
+                and c.relname !~ '_e[0-2]$'
     loop
         execute format('drop table postrider.%I', t);
     end loop;
