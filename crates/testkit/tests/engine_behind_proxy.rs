@@ -240,10 +240,11 @@ async fn f18_connections_that_a_network_forgot_are_given_up_within_fifteen_secon
     let forgotten = Instant::now();
     enqueue(db.pool(), 1).await;
     record(db.pool(), 2).await;
-    for n in [1, 2] {
+    // the first limit is that of the beat; what is idle by then is not tried first
+    for (n, limit) in [(1, Duration::from_secs(10)), (2, Duration::from_secs(15))] {
         let started = runs.first(n, 2 * SOON).await;
         println!("job {n} started {:?} after every connection was forgotten", started - forgotten);
-        assert!(started - forgotten <= Duration::from_secs(15));
+        assert!(started - forgotten <= limit);
     }
     until("the outcomes are written", SOON, async || (bus.figures().completed == 2).then_some(())).await;
     assert!(forgotten.elapsed() <= SOON, "{:?}", forgotten.elapsed());

@@ -72,3 +72,46 @@ impl Session {
         Some(self.script.faults.remove(index).1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Cut;
+    use super::*;
+
+    const CUT: Fault = Fault::Cut(Cut::Fin);
+
+    fn message(kind: u8, body: &[u8]) -> Message {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        Message { kind, bytes: [&[kind], length.to_be_bytes().as_slice(), body].concat() }
+    }
+
+    #[test]
+    fn nothing_of_the_reply_to_a_commit_is_forwarded_before_it_is_whole() {
+        let mut session = Session { script: Script::new().at(At::Committed(1), CUT), ..Session::new(1) };
+        let insert = message(b'Q', b"insert into t values (1)\0");
+        assert_eq!(session.pass(Side::Client, insert.clone()), Pass { fault: None, then: vec![insert] });
+        let (done, ready) = (message(b'C', b"INSERT 0 1\0"), message(b'Z', b"I"));
+        assert_eq!(session.pass(Side::Server, done.clone()), Pass::default());
+        let whole = Pass { fault: Some(CUT), then: vec![done, ready] };
+        assert_eq!(session.pass(Side::Server, message(b'Z', b"I")), whole);
+    }
+
+    #[test]
+    fn the_reply_to_a_commit_that_failed_is_forwarded_as_a_whole() {
+        let mut session = Session { script: Script::new().at(At::Committed(1), CUT), ..Session::new(1) };
+        session.pass(Side::Client, message(b'Q', b"insert into t values (1)\0"));
+        let (error, ready) = (message(b'E', b"SERROR\0\0"), message(b'Z', b"I"));
+        assert_eq!(session.pass(Side::Server, error.clone()), Pass::default());
+        let whole = Pass { fault: None, then: vec![error, ready.clone()] };
+        assert_eq!(session.pass(Side::Server, ready), whole);
+        assert_eq!(session.fired, 0);
+    }
+
+    #[test]
+    fn a_fault_befalls_its_message_once() {
+        let mut session = Session { script: Script::new().at(At::Frontend(2), Fault::Stall), ..Session::new(1) };
+        let faults: Vec<_> = (0..3).map(|_| session.pass(Side::Client, message(b'S', b"")).fault).collect();
+        assert_eq!(faults, [None, Some(Fault::Stall), None]);
+        assert_eq!((session.fired, session.counts.frontend(b'S')), (1, 3));
+    }
+}
