@@ -26,6 +26,7 @@ const PRODUCERS: u64 = 16;
 const WORKERS: u64 = 8;
 const RELAYS: u64 = 2;
 const DECLARERS: u64 = 2;
+const SAND: u64 = 3;
 /// Whoever has not ended so long after the end waits for ever.
 const STUCK: Duration = Duration::from_mins(1);
 
@@ -91,6 +92,7 @@ impl StormReport {
             "declared",
             "put",
             "dropped",
+            "held up",
         ] {
             assert!(self.count(what) > 0, "it did not happen: {what}\n{self}");
         }
@@ -125,6 +127,9 @@ pub async fn storm(db: &TestDb, storm: Storm) -> anyhow::Result<StormReport> {
     }
     for n in 0..DECLARERS {
         all.spawn(keeper::declare(Arc::clone(&sky), n));
+    }
+    for n in 0..SAND {
+        all.spawn(keeper::sand(Arc::clone(&sky), n));
     }
     all.spawn(keeper::keep(Arc::clone(&sky)));
     sleep(storm.length).await;

@@ -46,6 +46,27 @@ pub(super) async fn keep(sky: Arc<Sky>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Holds one row for a moment, again and again, and waits for none: whoever locks many stops in the middle of them, so that two who
+/// lock in different orders meet.
+pub(super) async fn sand(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
+    let mut dice = sky.dice(5, n);
+    let mut link = sky.open().await?;
+    while !sky.is_over() {
+        let table =
+            ["lease", "lease", "lease", "parked", "worker", "ready", "later"].get(dice.random_range(0..7)).copied();
+        link.ask("begin").await?;
+        let sql = format!(
+            "select '' from postrider.{0} where ctid = (select ctid from postrider.{0} order by random() limit 1) for update skip locked",
+            table.unwrap_or("lease")
+        );
+        let held = link.ask(&sql).await?.len();
+        sky.count("held up", held as u64);
+        rest(&mut dice, 40).await;
+        link.ask("rollback").await?;
+    }
+    Ok(())
+}
+
 /// Types, kinds and subscriptions that come, change and go.
 pub(super) async fn declare(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
     let mut dice = sky.dice(3, n);

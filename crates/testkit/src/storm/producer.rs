@@ -86,13 +86,9 @@ async fn put(link: &mut Link, dice: &mut StdRng, name: &str, may_have_key: bool)
             ),
         ),
         _ => {
-            let priority = dice.random_range(1..5);
-            (
-                (0, 1),
-                format!(
-                    "select left(id::text, 0) from postrider.enqueue('{kind}', priority => {priority}, max_attempts => 2)"
-                ),
-            )
+            let (priority, queue) = (dice.random_range(1..5), dice.random_range(0..3));
+            let options = format!("priority => {priority}, max_attempts => 2, queue => 'q{queue}'");
+            ((0, 1), format!("select left(id::text, 0) from postrider.enqueue('{kind}', {options})"))
         }
     };
     link.ask(&sql).await?;
