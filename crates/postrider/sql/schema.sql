@@ -75,12 +75,12 @@ begin
     if started > clock_timestamp() - kept_for then
         return false;
     end if;
-    -- the next epoch's partitions must have been there before this transaction
+    -- the partitions of the next epoch and of the one after it must have been there before this transaction
     if exists (
-        select from postrider.partitioned p cross join lateral (
-            select case when p.unit = 'event' then array[format('%s_e%s', p.name, current + 1)]
-                        else array[format('%s_c1_e%s', p.name, current + 1), format('%s_c2_e%s', p.name, current + 1),
-                                   format('%s_c3_e%s', p.name, (current + 1) / 7 * 7)] end) x (children)
+        select from postrider.partitioned p cross join generate_series(current + 1, current + 2) e cross join lateral (
+            select case when p.unit = 'event' then array[format('%s_e%s', p.name, e)]
+                        else array[format('%s_c1_e%s', p.name, e), format('%s_c2_e%s', p.name, e),
+                                   format('%s_c3_e%s', p.name, e / 7 * 7)] end) x (children)
          cross join lateral unnest(x.children) child
           left join pg_class c on c.relname = child and c.relnamespace = 'postrider'::regnamespace
          where p.unit = advance_epoch.unit and (c.oid is null or c.xmin::text = pg_current_xact_id_if_assigned()::xid::text))
@@ -886,12 +886,12 @@ begin
     for part in
         select format('%s_e%s', make_partitions.name, e) as child,
                format('from (%s) to (%s)', e << 46, (e + 1) << 46) as bounds
-          from generate_series(current, current + 1) e where of_unit = 'event'
+          from generate_series(current, current + 2) e where of_unit = 'event'
         union all
         -- the long class keeps ninety days: one partition a week is enough for it
         select distinct format('%s_c%s_e%s', make_partitions.name, c, e / w * w),
                format('from (%s, %s) to (%s, %s)', c, (e / w * w) << 46, c, (e / w * w + w) << 46)
-          from generate_series(current, current + 1) e, (values (1, 1), (2, 1), (3, 7)) class (c, w)
+          from generate_series(current, current + 2) e, (values (1, 1), (2, 1), (3, 7)) class (c, w)
          where of_unit = 'job'
     loop
         continue when to_regclass('postrider.' || quote_ident(part.child)) is not null;
