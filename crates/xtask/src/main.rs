@@ -1,11 +1,13 @@
 //! Longer runs and generated files, as commands.
 #![forbid(unsafe_code)]
 
+mod bench; // beside the peers and the limit
 mod faults; // everything, and what befalls it
 mod schema; // what the migrations make, as one file to read
 mod storm; // everything at once, for as long as one likes
 mod with_postgres; // a command with a Postgres for its tests
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +37,9 @@ enum Command {
         /// Where all dice begin.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// The program postrider-fixture. Default: it is built.
+        #[arg(long)]
+        fixture: Option<PathBuf>,
     },
     /// Producers, workers that die, relays, housekeeping and declarations at once: looks for deadlocks, and for what does
     /// not hold together afterwards.
@@ -45,6 +50,12 @@ enum Command {
         /// Of the dice.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+    },
+    /// Measures Postrider beside its peers and a hand-written limit, on a Postgres of its own, and prints the tables.
+    Bench {
+        /// What the bench is told: --quick, --only drain,latency, --systems postrider,river-rust, --rounds 5, --out file.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Writes the files that are made from other files: the schema that the migrations make.
     Regenerate {
@@ -58,8 +69,9 @@ enum Command {
 async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::WithPostgres { command } => with_postgres::run(&command).await,
-        Command::Faults { minutes, seed } => faults::faults(minutes, seed).await,
+        Command::Faults { minutes, seed, fixture } => faults::faults(minutes, seed, fixture).await,
         Command::Storm { minutes, seed } => storm::run(minutes, seed).await,
+        Command::Bench { arguments } => bench::run(&arguments).await,
         Command::Regenerate { check } => schema::regenerate(check).await,
     }
 }

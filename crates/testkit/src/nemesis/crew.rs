@@ -146,10 +146,16 @@ impl Crew {
     }
 
     /// Waits until one has written a line that begins so, and answers with the rest of it.
+    ///
+    /// # Panics
+    /// If it ends before, with its log, or does not say it in a minute.
     pub async fn says(&mut self, at: usize, beginning: &str) -> String {
         let member = self.member(at);
         until(&format!("{} says {beginning:?}", member.full_name()), SOON, async || {
-            member.process.lines().iter().find_map(|line| line.strip_prefix(beginning).map(str::to_owned))
+            let alive = member.process.is_alive();
+            let said = member.process.lines().iter().find_map(|line| line.strip_prefix(beginning).map(str::to_owned));
+            assert!(alive || said.is_some(), "{} has ended:\n{}", member.full_name(), member.process.log());
+            said
         })
         .await
     }

@@ -121,6 +121,9 @@ async fn man(stage: &mut Stage, server: &TestServer, seed: u64) -> anyhow::Resul
             proxy,
         )?;
     }
+    for at in stage.crew.those(|member| matches!(member.role(), "worker" | "relay")) {
+        stage.crew.says(at, "started ").await;
+    }
     Ok(())
 }
 

@@ -16,6 +16,8 @@ use crate::proxy::{At, Connection, Cut, Fault, Hello, Script};
 const EVERYBODY: &str = "postgres";
 /// How long Postgres may take to come back on a busy machine.
 const RECOVERY: Duration = Duration::from_secs(90);
+/// After so many processes that ended by themselves there is nothing more to learn.
+const DIED_MAX: usize = 50;
 /// Our own connections: of the library and of the producers.
 const OURS: &str = "select pid from pg_stat_activity where datname = current_database()
     and (application_name like 'postrider %' or application_name = 'fixture producer')";
@@ -53,6 +55,7 @@ impl<'a> Nemesis<'a> {
     /// Strikes for at least as long and at least as often; then ends what lasts.
     pub(super) async fn rage(&mut self, lasts: Duration, fired_least: u64, gap: (u64, u64)) -> anyhow::Result<()> {
         let start = Instant::now();
+        let mut died = 0;
         while start.elapsed() < lasts || self.stage.faults.fired() < fired_least {
             let next = Instant::now() + Duration::from_millis(self.dice.random_range(gap.0..=gap.1));
             while Instant::now() < next {
@@ -60,7 +63,9 @@ impl<'a> Nemesis<'a> {
                 sleep(Duration::from_millis(20)).await;
             }
             for process in self.stage.crew.dead().await? {
+                died += 1;
                 self.stage.faults.died(&process).await?;
+                anyhow::ensure!(died < DIED_MAX, "processes end by themselves: see {}", self.stage.folder().display());
             }
             let kind = self.deck.deal(&mut self.dice);
             self.strike(kind).await?;
