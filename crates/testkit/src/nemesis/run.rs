@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 /// If something could not be run. What is wrong with the library is not an error, but red in the table.
 pub async fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+    let commit = commit();
     let server = TestServer::start().await;
     let staging = Staging {
         program: plan.program.clone(),
@@ -90,9 +91,8 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     let table = stage.judge()?;
     let version = version.split(' ').next().unwrap_or_default();
     let line = format!(
-        "seed {} commit {} postgres {version} seconds {} faults {}",
+        "seed {} commit {commit} postgres {version} seconds {} faults {}",
         plan.seed,
-        commit(),
         plan.lasts.as_secs(),
         table.fired()
     );
@@ -127,9 +127,15 @@ async fn man(stage: &mut Stage, server: &TestServer, seed: u64) -> anyhow::Resul
     Ok(())
 }
 
+/// The commit that this was built from, as far as that can be told: with a plus if files differ from it.
 fn commit() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let asked = Command::new("git").arg("-C").arg(folder).args(["rev-parse", "--short", "HEAD"]).output();
-    let told = asked.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-    if told.trim().is_empty() { "unknown".to_owned() } else { told.trim().to_owned() }
+    let ask = |arguments: &[&str]| {
+        let asked = Command::new("git").arg("-C").arg(env!("CARGO_MANIFEST_DIR")).args(arguments).output();
+        asked.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default().trim().to_owned()
+    };
+    let plus = if ask(&["status", "--porcelain", "--untracked-files=no"]).is_empty() { "" } else { "+" };
+    match ask(&["rev-parse", "--short", "HEAD"]) {
+        told if told.is_empty() => "unknown".to_owned(),
+        told => told + plus,
+    }
 }

@@ -154,7 +154,8 @@ impl<'a> Nemesis<'a> {
         let no = self.stage.faults.begin(kind, &name).await?;
         let dead_after = u64::try_from(self.stage.staging().beats.1.as_millis())?;
         let lasts = Duration::from_millis(self.dice.random_range(dead_after / 2..dead_after * 2));
-        let commit = self.dice.random_range(1..=5);
+        // some get through first, so also a beat now and then: that costs no lease
+        let commit = self.dice.random_range(4..=9);
         let Some(proxy) = &self.stage.crew.member(at).proxy else { return Ok(()) };
         let connections = proxy.connections();
         if connections.is_empty() {
