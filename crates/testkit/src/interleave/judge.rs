@@ -133,8 +133,9 @@ impl Judge {
                 Err(error) => return Ok(vec![format!("the relay fails: {error}")]),
             };
             match relayed.as_str() {
-                "idle" | "done" => break,
-                "more" => {}
+                "idle" => break,
+                // done: what an earlier pass had begun, perhaps; what came after it is the next pass's
+                "more" | "done" => {}
                 other => return Ok(vec![format!("the relay is {other}")]),
             }
         }
