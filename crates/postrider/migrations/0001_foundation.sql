@@ -150,6 +150,12 @@ begin
     return made;
 end $$;
 
+-- Whether what has this id may still be there: retention drops whole partitions.
+create function postrider.has_partition(unit text, id bigint) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp
+return to_regclass(case unit when 'event' then format('postrider.event_e%s', id >> 46)
+    else format('postrider.job_c%s_e%s', id & 3, case id & 3 when 3 then (id >> 46) / 7 * 7 else id >> 46 end) end) is not null;
+
 -- Moves a unit to its next epoch when the current one is as old as it may get. The order matters: what the new epoch writes
 -- into was committed by an earlier call, since setval is seen at once and by everybody, also when this call rolls back.
 create function postrider.advance_epoch(unit text) returns boolean

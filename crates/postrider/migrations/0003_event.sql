@@ -165,16 +165,3 @@ begin
             (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key');
     end loop;
 end $$;
-
--- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown (too long ago).
-create function postrider.resolve(xid text) returns text
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-    if xid !~ '^[0-9]{1,20}$' then
-        perform postrider.refuse('PR005', 'xid', 'it is not a transaction id', 'pass what pg_current_xact_id() told');
-    end if;
-    return coalesce(pg_xact_status(xid::xid8), 'unknown');
-exception when invalid_parameter_value then
-    -- a transaction id that this cluster has not given out yet: another cluster, or one that lost its tail in a failover
-    return 'unknown';
-end $$;

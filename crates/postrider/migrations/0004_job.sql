@@ -275,3 +275,54 @@ begin
     end if;
     return query select i, true from unnest(ids) i;
 end $$;
+
+-- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown. What it wrote is the
+-- evidence: an event, or a job with a moment after it was enqueued. Without evidence only the transaction's id can tell, and a server
+-- that crashed gives the ids of transactions that had not reached the disk (and their numbers of events and jobs) to others.
+create function postrider.resolve(
+    xid text, event_id uuid default null, job_id bigint default null, told_at timestamptz default null
+) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    asked xid8;
+    status text;
+    writer xid8;
+    enqueued_at timestamptz;
+begin
+    if xid is null or xid !~ '^[0-9]{1,19}$' then
+        perform postrider.refuse('PR005', 'xid', 'it is not a transaction id', 'pass what pg_current_xact_id() told');
+    end if;
+    perform postrider.check_isolation();
+    asked := xid::xid8;
+    begin
+        status := pg_xact_status(asked);
+    exception when invalid_parameter_value then
+        -- an id that this server has not given out, or lost again
+        status := null;
+    end;
+    -- first the status, then the evidence, in a statement that sees everything that had ended by then
+    if status = 'in progress' then
+        return status;
+    end if;
+    if event_id is not null then
+        select e.xid into writer from postrider.event e
+         where e.seq = postrider.event_seq(resolve.event_id) and e.id = resolve.event_id;
+        if writer = asked then
+            return 'committed';
+        elsif not found then
+            return case when postrider.has_partition('event', postrider.event_seq(event_id)) then 'aborted' else 'unknown' end;
+        end if;
+        -- another transaction's event, met by its idempotency key, is no evidence
+    elsif job_id is not null then
+        if told_at is null then
+            perform postrider.refuse('PR005', 'told_at', 'a job is evidence only with it',
+                'pass clock_timestamp() as the statement that enqueued the job told it');
+        end if;
+        select j.created_at into enqueued_at from postrider.job j where j.class = (job_id & 3)::smallint and j.id = job_id;
+        if enqueued_at <= told_at then
+            return 'committed';
+        end if;
+        return case when found or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
+    end if;
+    return coalesce(status, 'unknown');
+end $$;

@@ -795,6 +795,16 @@ end $$;
 
 
 --
+-- Name: has_partition(text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
+
+
+--
 -- Name: housekeep(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1360,21 +1370,55 @@ end $$;
 
 
 --
--- Name: resolve(text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: resolve(text, uuid, bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.resolve(xid text) RETURNS text
+CREATE FUNCTION postrider.resolve(xid text, event_id uuid DEFAULT NULL::uuid, job_id bigint DEFAULT NULL::bigint, told_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
+declare
+    asked xid8;
+    status text;
+    writer xid8;
+    enqueued_at timestamptz;
 begin
-    if xid !~ '^[0-9]{1,20}$' then
+    if xid is null or xid !~ '^[0-9]{1,19}$' then
         perform postrider.refuse('PR005', 'xid', 'it is not a transaction id', 'pass what pg_current_xact_id() told');
     end if;
-    return coalesce(pg_xact_status(xid::xid8), 'unknown');
-exception when invalid_parameter_value then
-    -- a transaction id that this cluster has not given out yet: another cluster, or one that lost its tail in a failover
-    return 'unknown';
+    perform postrider.check_isolation();
+    asked := xid::xid8;
+    begin
+        status := pg_xact_status(asked);
+    exception when invalid_parameter_value then
+        -- an id that this server has not given out, or lost again
+        status := null;
+    end;
+    -- first the status, then the evidence, in a statement that sees everything that had ended by then
+    if status = 'in progress' then
+        return status;
+    end if;
+    if event_id is not null then
+        select e.xid into writer from postrider.event e
+         where e.seq = postrider.event_seq(resolve.event_id) and e.id = resolve.event_id;
+        if writer = asked then
+            return 'committed';
+        elsif not found then
+            return case when postrider.has_partition('event', postrider.event_seq(event_id)) then 'aborted' else 'unknown' end;
+        end if;
+        -- another transaction's event, met by its idempotency key, is no evidence
+    elsif job_id is not null then
+        if told_at is null then
+            perform postrider.refuse('PR005', 'told_at', 'a job is evidence only with it',
+                'pass clock_timestamp() as the statement that enqueued the job told it');
+        end if;
+        select j.created_at into enqueued_at from postrider.job j where j.class = (job_id & 3)::smallint and j.id = job_id;
+        if enqueued_at <= told_at then
+            return 'committed';
+        end if;
+        return case when found or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
+    end if;
+    return coalesce(status, 'unknown');
 end $_$;
 
 
@@ -2464,6 +2508,13 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
+-- Name: FUNCTION has_partition(unit text, id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2562,10 +2613,10 @@ REVOKE ALL ON FUNCTION postrider.rescue(dead uuid, seen_beat bigint) FROM PUBLIC
 
 
 --
--- Name: FUNCTION resolve(xid text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION resolve(xid text, event_id uuid, job_id bigint, told_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.resolve(xid text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint, told_at timestamp with time zone) FROM PUBLIC;
 
 
 --

@@ -28,7 +28,7 @@ pub use error::{BoxError, Error, Fut};
 pub use handle::{Answer, Context, Handler, handler};
 pub use job::{Enqueued, Job, Jobs, NewJob};
 pub use pg::migrate;
-pub use pg::{Arg, Row, Statement, Tx};
+pub use pg::{Arg, Row, Statement, Tx, Witness};
 pub use record::{Recorded, Recorder, Resolution};
 pub use run::{Bus, Figures, Running, Settings, Stopped};
 

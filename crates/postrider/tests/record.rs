@@ -1,7 +1,7 @@
 //! An event exists if and only if its transaction commits, and its bytes are kept.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
-use postrider::{Bus, Code, Error, Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Tx, contract};
+use postrider::{Bus, Code, Error, Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Tx, Witness, contract};
 use postrider_testkit::TestDb;
 use sqlx::PgPool;
 
@@ -256,15 +256,68 @@ async fn f08_the_transaction_of_a_lost_reply_can_be_asked_about() {
     let recorder = Recorder::new();
     let mut asking = db.pool().acquire().await.unwrap();
     let mut tx = db.pool().begin().await.unwrap();
-    let xid = recorder.record(&mut *tx, &event("1")).await.unwrap().xid;
-    assert_eq!(recorder.resolve(&mut *asking, xid).await.unwrap(), Resolution::InProgress);
+    let told = recorder.record(&mut *tx, &event("1")).await.unwrap();
+    assert_eq!(recorder.resolve(&mut *asking, &told).await.unwrap(), Resolution::InProgress);
     tx.commit().await.unwrap();
-    assert_eq!(recorder.resolve(&mut *asking, xid).await.unwrap(), Resolution::Committed);
+    assert_eq!(recorder.resolve(&mut *asking, &told).await.unwrap(), Resolution::Committed);
     let mut tx = db.pool().begin().await.unwrap();
-    let xid = recorder.record(&mut *tx, &event("1")).await.unwrap().xid;
+    let told = recorder.record(&mut *tx, &event("1")).await.unwrap();
     tx.rollback().await.unwrap();
-    assert_eq!(recorder.resolve(&mut *asking, xid).await.unwrap(), Resolution::Aborted);
-    assert_eq!(recorder.resolve(&mut *asking, 1 << 60).await.unwrap(), Resolution::Unknown);
+    assert_eq!(recorder.resolve(&mut *asking, &told).await.unwrap(), Resolution::Aborted);
+}
+
+#[tokio::test]
+async fn f08_jobs_tell_of_their_transaction_as_events_do_and_so_does_what_met_an_earlier_one() {
+    let db = TestDb::fresh().await;
+    declare(db.pool()).await;
+    let recorder = Recorder::new();
+    let mut asking = db.pool().acquire().await.unwrap();
+    let keyed = NewEvent { idempotency_key: Some("k".to_owned()), ..event("1") };
+    let first = recorder.record(&mut *asking, &keyed).await.unwrap();
+    for commits in [true, false] {
+        let mut tx = db.pool().begin().await.unwrap();
+        let jobs = [NewJob::new("mail.send", Payload::of(&1).unwrap())];
+        let made = Jobs::new(db.pool().clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
+        let met = recorder.record(&mut *tx, &keyed).await.unwrap();
+        assert_eq!(met.id, first.id);
+        for witness in [Witness::from(&made[0]), Witness::from(&met)] {
+            assert_eq!(recorder.resolve(&mut *asking, witness).await.unwrap(), Resolution::InProgress);
+        }
+        if commits {
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        let truth = if commits { Resolution::Committed } else { Resolution::Aborted };
+        for witness in [Witness::from(&made[0]), Witness::from(&met)] {
+            assert_eq!(recorder.resolve(&mut *asking, witness).await.unwrap(), truth);
+        }
+    }
+}
+
+/// By hand, what the transaction of an event or a job became, as SQL asks.
+async fn resolve_by_hand(pool: &PgPool, arguments: &str) -> Result<String, String> {
+    let sql = format!("select postrider.resolve({arguments})");
+    let asked = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(pool).await;
+    asked.map_err(|e| e.as_database_error().unwrap().message().to_owned())
+}
+
+#[tokio::test]
+async fn resolve_in_sql_knows_what_is_gone_or_was_never_here_and_names_a_wrong_argument() {
+    let db = TestDb::fresh().await;
+    let pool = db.pool();
+    let current: String = sqlx::query_scalar("select pg_current_xact_id()::text").fetch_one(pool).await.unwrap();
+    // an event and a job of a partition that is not there any more; ids that no server gave out yet
+    let gone_event = format!("'{current}', postrider.event_id(now(), (7::bigint << 46) | 1)");
+    let gone_job = format!("'{current}', null, (7::bigint << 46) | 1, now()");
+    for arguments in [gone_event.as_str(), gone_job.as_str(), "'1152921504606846976'"] {
+        assert_eq!(resolve_by_hand(pool, arguments).await.unwrap(), "unknown", "{arguments}");
+    }
+    assert_eq!(resolve_by_hand(pool, &format!("'{current}'")).await.unwrap(), "committed");
+    for (arguments, field) in [("'x'", "xid"), ("null", "xid"), ("''", "xid"), ("'5', null, 7", "told_at")] {
+        let refused = resolve_by_hand(pool, arguments).await.unwrap_err();
+        assert!(refused.contains(field), "{arguments}: {refused}");
+    }
 }
 
 #[tokio::test]

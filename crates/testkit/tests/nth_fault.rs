@@ -7,7 +7,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use postrider::{Bus, Error, Jobs, Kind, NewEvent, NewJob, Payload, Recorder, Resolution, Statement, Subscription};
+use postrider::{
+    Bus, Error, Jobs, Kind, NewEvent, NewJob, Payload, Recorder, Resolution, Statement, Subscription, Witness,
+};
 use postrider_testkit::proxy::{At, Cut, Fault, Proxy, Script};
 use postrider_testkit::{TestDb, until};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -50,7 +52,7 @@ enum Told {
     Done,
     NotDone,
     /// Perhaps done; with the transaction to ask about, if it is known.
-    Unknown(Option<u64>),
+    Unknown(Option<Witness>),
 }
 
 impl<T> From<Result<T, Error>> for Told {
@@ -219,8 +221,9 @@ impl Op {
     async fn again(self, options: &PgConnectOptions, known: &Known, told: &Told) {
         let mut connection = options.connect().await.unwrap();
         match (self, told) {
-            (Self::Record | Self::Enqueue, Told::Unknown(Some(xid)))
-                if Recorder::new().resolve(&mut connection, *xid).await.unwrap() == Resolution::Committed =>
+            (Self::Record | Self::Enqueue, Told::Unknown(Some(witness)))
+                if Recorder::new().resolve(&mut connection, witness.clone()).await.unwrap()
+                    == Resolution::Committed =>
             {
                 return;
             }
@@ -256,14 +259,14 @@ async fn beside_a_row(connection: &mut PgConnection, op: Op) -> Told {
     if tx.execute("insert into public.booking values (1)").await.is_err() {
         return Told::NotDone;
     }
-    let xid = if op == Op::Record {
-        Recorder::new().record(&mut *tx, &event(None)).await.map(|recorded| recorded.xid)
+    let witness = if op == Op::Record {
+        Recorder::new().record(&mut *tx, &event(None)).await.map(|recorded| Witness::from(&recorded))
     } else {
         let pool = PgPoolOptions::new().connect_lazy_with(PgConnectOptions::new());
-        Jobs::new(pool).enqueue(Some(&mut *tx), &jobs(2)).await.map(|enqueued| enqueued[0].xid)
+        Jobs::new(pool).enqueue(Some(&mut *tx), &jobs(2)).await.map(|enqueued| Witness::from(&enqueued[0]))
     };
-    let Ok(xid) = xid else { return Told::NotDone };
-    if tx.commit().await.is_ok() { Told::Done } else { Told::Unknown(Some(xid)) }
+    let Ok(witness) = witness else { return Told::NotDone };
+    if tx.commit().await.is_ok() { Told::Done } else { Told::Unknown(Some(witness)) }
 }
 
 async fn claim_watched(connection: &mut PgConnection, call: i64) -> sqlx::Result<usize> {
@@ -365,8 +368,9 @@ impl Stage {
             Told::Done => "done",
             Told::NotDone => "not done",
             Told::Unknown(None) => "unknown",
-            Told::Unknown(Some(xid)) => {
-                let resolved = Recorder::new().resolve(&mut *pool.acquire().await.unwrap(), *xid).await.unwrap();
+            Told::Unknown(Some(witness)) => {
+                let mut connection = pool.acquire().await.unwrap();
+                let resolved = Recorder::new().resolve(&mut *connection, witness.clone()).await.unwrap();
                 let truth = if landed { Resolution::Committed } else { Resolution::Aborted };
                 assert_eq!(resolved, truth, "{op:?}, {cut:?} {at:?}");
                 tally.unknown += 1;
@@ -495,11 +499,11 @@ async fn a_transaction_that_the_server_still_holds_open_is_in_progress() {
     let recorded = Recorder::new().record(&mut *tx, &event(None)).await.unwrap();
     timeout(Duration::from_millis(100), tx.commit()).await.unwrap_err();
     let mut clean = stage.direct.connect().await.unwrap();
-    let resolved = Recorder::new().resolve(&mut clean, recorded.xid).await.unwrap();
+    let resolved = Recorder::new().resolve(&mut clean, &recorded).await.unwrap();
     assert_eq!(resolved, Resolution::InProgress);
     stage.proxy.act(Fault::Cut(Cut::Rst));
     let ended = until("the server gives it up", SOON, async || {
-        let resolved = Recorder::new().resolve(&mut clean, recorded.xid).await.unwrap();
+        let resolved = Recorder::new().resolve(&mut clean, &recorded).await.unwrap();
         (resolved != Resolution::InProgress).then_some(resolved)
     });
     assert_eq!(ended.await, Resolution::Aborted);

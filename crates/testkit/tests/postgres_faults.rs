@@ -1,4 +1,4 @@
-//! F05, L10: Postgres is killed or restarted under load. Nothing is lost, and no live worker loses what it holds.
+//! F05, F08, L10: Postgres is killed or restarted under load. Nothing is lost, and no live worker loses what it holds.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use postrider::{Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Witness};
 use postrider_testkit::{Fixture, Process, Signal, TestServer, fixture, until};
+use rustix::process::{Pid, kill_process};
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
 
@@ -160,4 +162,47 @@ async fn f05_postgres_is_killed_under_load_and_nothing_is_lost_and_no_worker_is_
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_leases_survive_a_restart_of_postgres_and_their_owners_go_on() {
     under_load("restart", async |server| server.restart().await).await;
+}
+
+async fn resolved(server: &TestServer, witness: Witness) -> Resolution {
+    let mut connection = server.pool().acquire().await.unwrap();
+    Recorder::new().resolve(&mut *connection, witness).await.unwrap()
+}
+
+/// A transaction with an event and a job.
+async fn record(pool: &PgPool) -> (sqlx::Transaction<'static, sqlx::Postgres>, [Witness; 2]) {
+    let mut tx = pool.begin().await.unwrap();
+    let event = NewEvent::new("order.made", "order/1", Payload::of(&1).unwrap());
+    let recorded = Recorder::new().record(&mut *tx, &event).await.unwrap();
+    let jobs = [NewJob::new("note.booking", Payload::of(&1).unwrap())];
+    let made = Jobs::new(pool.clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
+    (tx, [Witness::from(&recorded), made.first().unwrap().into()])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f08_a_transaction_that_a_crash_of_postgres_undid_is_not_taken_for_the_next_one_with_its_ids() {
+    let server = TestServer::start().await;
+    fixture::declare(server.pool(), &["note.booking=order.*"]).await.unwrap();
+    // so that nothing of a transaction reaches the disk before its commit
+    let walwriter = "select pid from pg_stat_activity where backend_type = 'walwriter'";
+    let walwriter: i32 = sqlx::query_scalar(walwriter).fetch_one(server.pool()).await.unwrap();
+    let walwriter = Pid::from_raw(walwriter).unwrap();
+    kill_process(walwriter, Signal::STOP).unwrap();
+    let (lost, [event, job]) = record(server.pool()).await;
+    server.kill().await;
+    kill_process(walwriter, Signal::KILL).unwrap();
+    server.restart().await;
+    drop(lost);
+    for witness in [&event, &job] {
+        assert_eq!(resolved(&server, witness.clone()).await, Resolution::Aborted, "before the next transaction");
+    }
+    let (next, witnesses) = record(server.pool()).await;
+    next.commit().await.unwrap();
+    // the same ids: without that, this test would show nothing
+    let numbers = |witness: &Witness| format!("{witness:?}").split("Timestamp").next().unwrap().to_owned();
+    assert_eq!(numbers(&job), numbers(&witnesses[1]));
+    for (witness, truth) in [(event, false), (job, false)].into_iter().chain(witnesses.map(|witness| (witness, true))) {
+        let truth = if truth { Resolution::Committed } else { Resolution::Aborted };
+        assert_eq!(resolved(&server, witness).await, truth);
+    }
 }

@@ -15,7 +15,7 @@ use postrider_contract::{Event, JobId, Payload, Timestamp, check_json, check_nam
 use uuid::Uuid;
 
 use crate::error::{Error, Fut};
-use crate::pg::{Statement, Tx};
+use crate::pg::{Statement, Tx, Witness, Wrote};
 
 pub(crate) use decide::{Next, after_failure, pause};
 pub(crate) use holdings::Holdings;
@@ -107,6 +107,16 @@ pub struct Enqueued {
     pub fresh: bool,
     /// The transaction's id: [`Recorder::resolve`](crate::Recorder::resolve) tells what became of it.
     pub xid: u64,
+    /// When the database told the id, by its clock: a job of this id that was made later is another one's.
+    pub told_at: Timestamp,
+}
+
+impl From<&Enqueued> for Witness {
+    /// A job that was there already is no evidence: then the transaction's id has to be enough.
+    fn from(enqueued: &Enqueued) -> Self {
+        let job = || Wrote::Job(enqueued.id.clone(), enqueued.told_at);
+        Self::new(enqueued.xid, if enqueued.fresh { job() } else { Wrote::Nothing })
+    }
 }
 
 /// Enqueues jobs, in the caller's transaction or in one of its own.

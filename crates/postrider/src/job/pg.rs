@@ -79,9 +79,11 @@ async fn enqueue_one(tx: &mut dyn Tx, job: &NewJob) -> Result<Vec<Enqueued>, Err
 }
 
 fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error> {
-    let wrong = |_| Error::Row { statement: statement.name, column: 2, expected: "a transaction id" };
-    let xid = row.text(2)?.parse().map_err(wrong)?;
-    Ok(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid })
+    let wrong = |column, expected| Error::Row { statement: statement.name, column, expected };
+    let xid = row.text(2)?.parse().map_err(|_| wrong(2, "a transaction id"))?;
+    let told_at = row.text(3)?.parse().map_err(|_| wrong(3, "microseconds"))?;
+    let told_at = Timestamp::from_micros(told_at);
+    Ok(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid, told_at })
 }
 
 pub(super) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {

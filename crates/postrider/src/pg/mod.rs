@@ -4,13 +4,16 @@ mod statement; // one statement, one file
 mod tx; // the caller's transaction, whatever its driver
 mod link; // a connection of our own that comes back
 mod listen; // wake-ups
+mod witness; // what a transaction wrote tells whether it committed
 pub mod migrate; // the schema
 
 pub use statement::Statement;
 pub use tx::{Arg, Row, Tx};
+pub use witness::Witness;
 
 pub(crate) use link::{Doubts, Link, connect};
 pub(crate) use listen::{Wake, listen};
+pub(crate) use witness::Wrote;
 
 pub(crate) const STATEMENTS: &[&Statement] =
     &[&link::SESSION, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];

@@ -6,7 +6,7 @@ mod pg;
 use postrider_contract::{EventId, NewEvent, check_name, check_owner, check_subject};
 
 use crate::error::Error;
-use crate::pg::{Statement, Tx};
+use crate::pg::{Statement, Tx, Witness, Wrote};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -24,7 +24,7 @@ pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 /// let recorded = recorder.record(&mut *tx, &event).await?;
 /// if let Err(lost) = tx.commit().await {
 ///     let mut connection = pool.acquire().await?;
-///     match recorder.resolve(&mut *connection, recorded.xid).await? {
+///     match recorder.resolve(&mut *connection, &recorded).await? {
 ///         Resolution::Committed => {} // it is there
 ///         Resolution::Aborted => return Err(lost.into()), // nothing is there: it may be done again
 ///         Resolution::InProgress | Resolution::Unknown => return Err(lost.into()), // not known yet, or not any more
@@ -45,6 +45,12 @@ pub struct Recorded {
     pub id: EventId,
     /// The transaction's id: [`Recorder::resolve`] tells what became of it.
     pub xid: u64,
+}
+
+impl From<&Recorded> for Witness {
+    fn from(recorded: &Recorded) -> Self {
+        Self::new(recorded.xid, Wrote::Event(recorded.id))
+    }
 }
 
 /// What became of a transaction.
@@ -77,9 +83,11 @@ impl Recorder {
         pg::record(tx, event).await
     }
 
-    /// What became of a transaction whose commit was not answered, by the `xid` of a [`Recorded`] or an
-    /// [`Enqueued`](crate::Enqueued). `tx` is another connection.
-    pub async fn resolve(&self, tx: &mut dyn Tx, xid: u64) -> Result<Resolution, Error> {
-        pg::resolve(tx, xid).await
+    /// What became of a transaction whose commit was not answered, by a [`Recorded`] or an [`Enqueued`](crate::Enqueued) of it.
+    /// `tx` is another connection, outside a transaction or in one of READ COMMITTED.
+    ///
+    /// Ask with something that did not stand in a savepoint that was rolled back: of that, nothing is there in any case.
+    pub async fn resolve(&self, tx: &mut dyn Tx, witness: impl Into<Witness>) -> Result<Resolution, Error> {
+        pg::resolve(tx, &witness.into()).await
     }
 }

@@ -2,7 +2,7 @@ use postrider_contract::NewEvent;
 
 use super::{Recorded, Resolution};
 use crate::error::Error;
-use crate::pg::{Arg, Statement, Tx};
+use crate::pg::{Arg, Statement, Tx, Witness, Wrote};
 
 const RECORD: Statement = crate::statement!("sql/record.sql");
 const RESOLVE: Statement = crate::statement!("sql/resolve.sql");
@@ -30,8 +30,16 @@ pub(super) async fn record(tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded
     })
 }
 
-pub(super) async fn resolve(tx: &mut dyn Tx, xid: u64) -> Result<Resolution, Error> {
-    let rows = tx.run(&RESOLVE, &[Arg::Text(&xid.to_string())]).await?;
+pub(super) async fn resolve(tx: &mut dyn Tx, witness: &Witness) -> Result<Resolution, Error> {
+    let xid = witness.xid.to_string();
+    let (event, job) = match &witness.wrote {
+        Wrote::Event(id) => (Some(id.to_string()), None),
+        Wrote::Job(id, told_at) => (None, Some((id.as_str(), told_at.to_string()))),
+        Wrote::Nothing => (None, None),
+    };
+    let (job, told_at) = job.as_ref().map_or((Arg::Null, Arg::Null), |(id, at)| (Arg::Text(id), Arg::Text(at)));
+    let args = [Arg::Text(&xid), event.as_deref().map_or(Arg::Null, Arg::Text), job, told_at];
+    let rows = tx.run(&RESOLVE, &args).await?;
     Ok(match rows.first().and_then(|row| row.opt(0)) {
         Some("committed") => Resolution::Committed,
         Some("aborted") => Resolution::Aborted,

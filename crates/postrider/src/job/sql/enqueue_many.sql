@@ -1,5 +1,5 @@
--- Enqueues an array of jobs; answers in its order, and tells the transaction's id.
+-- Enqueues an array of jobs; answers in its order, and tells the transaction's id and the moment of the answer.
 -- Called by: job/mod.rs, in the caller's transaction, on any driver.
 -- Locks: none.
 -- Index: kind_pkey; writes job_pkey, ready_pkey or later_pkey.
-select id::text, fresh::text, pg_current_xact_id()::text from postrider.enqueue_many($1::text::json)
+select id::text, fresh::text, pg_current_xact_id()::text, (extract(epoch from clock_timestamp()) * 1000000)::bigint::text from postrider.enqueue_many($1::text::json)

@@ -1,5 +1,5 @@
--- What became of a transaction whose commit was not answered.
+-- What became of a transaction whose commit was not answered, by what it wrote.
 -- Called by: record/mod.rs.
 -- Locks: none.
--- Index: none.
-select postrider.resolve($1::text)
+-- Index: event_pkey or job_pkey.
+select postrider.resolve($1::text, $2::text::uuid, $3::text::bigint, $4::text::timestamptz)
