@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use postrider::{
-    Answer, Bus, Context, Handler, Job, Jobs, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, Subscription,
+    Answer, Bus, Context, Handler, Job, Jobs, PgJobs, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, Subscription,
     Verdict, migrate,
 };
 use sqlx::postgres::PgPoolOptions;
@@ -41,7 +41,7 @@ impl System for Postrider {
     fn producer<'a>(&'a self, url: &'a str) -> Fut<'a, Box<dyn Producer>> {
         Box::pin(async move {
             let connection = connect(url).await?;
-            let jobs = Jobs::new(PgPoolOptions::new().connect_lazy(url)?);
+            let jobs = PgJobs::new(PgPoolOptions::new().connect_lazy(url)?);
             Ok(Box::new(Connected { connection, jobs, recorder: Recorder::new() }) as Box<dyn Producer>)
         })
     }

@@ -26,11 +26,13 @@ pub enum Code {
     Schema,
     /// The position of the relay contradicts the cluster that it is in.
     Position,
+    /// The engine cannot do what it is asked for.
+    Capability,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Name,
         Self::Size,
         Self::Json,
@@ -41,6 +43,7 @@ impl Code {
         Self::Isolation,
         Self::Schema,
         Self::Position,
+        Self::Capability,
     ];
 
     /// The SQLSTATE, of class `PR`.
@@ -56,6 +59,7 @@ impl Code {
             Self::Isolation => "PR010",
             Self::Schema => "PR011",
             Self::Position => "PR012",
+            Self::Capability => "PR013",
         }
     }
 

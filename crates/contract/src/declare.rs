@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::unique::Unique;
+
 /// Who may see an event type outside of the instance. The default lets nothing out by accident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +97,11 @@ pub struct KindSpec {
     pub retry: Retry,
     /// How long finished jobs are kept.
     pub class: Class,
+    /// When its jobs are one with a job like it, where the call does not say. Default: never.
+    #[serde(skip)]
+    pub unique: Option<Unique>,
+    /// How old a job may become by snoozing before it is discarded. Default: 7 days.
+    pub max_age: Duration,
 }
 
 impl KindSpec {
@@ -108,6 +115,8 @@ impl KindSpec {
             timeout: Duration::from_mins(1),
             retry: Retry::default(),
             class: Class::Standard,
+            unique: None,
+            max_age: Duration::from_hours(7 * 24),
         }
     }
 }

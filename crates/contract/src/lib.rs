@@ -11,6 +11,7 @@ mod id; // ids
 mod time; // microseconds
 mod declare; // kinds, event types, subscriptions: declared as data
 mod event; // an event, before and after it is recorded
+mod unique; // when jobs are alike
 mod verdict; // what a handler answers
 pub mod signature; // Standard Webhooks: sign and verify
 
@@ -21,4 +22,5 @@ pub use id::{EventId, JobId};
 pub use json::{DATA_BYTES_MAX, DEPTH_MAX, Payload, check_json};
 pub use name::{NAME_BYTES_MAX, Pattern, SUBJECT_BYTES_MAX, check_name, check_owner, check_public_name, check_subject};
 pub use time::Timestamp;
+pub use unique::Unique;
 pub use verdict::Verdict;

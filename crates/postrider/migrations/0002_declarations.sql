@@ -20,12 +20,16 @@ create table postrider.kind (
     timeout_ms   bigint      not null,
     retry        json        not null,
     class        smallint    not null,
+    unique_mode  text,
+    unique_for_ms bigint,
+    max_age_ms   bigint      not null,
     declared_by  text        not null,
     generation   bigint      not null default 0,
     seen_at      timestamptz not null default clock_timestamp(),
     constraint priority_is_1_to_4 check (priority between 1 and 4),
     constraint max_attempts_is_1_to_1000 check (max_attempts between 1 and 1000),
-    constraint class_is_short_standard_or_long check (class between 1 and 3)
+    constraint class_is_short_standard_or_long check (class between 1 and 3),
+    constraint within_has_a_window check ((unique_mode is not distinct from 'within') = (unique_for_ms is not null))
 );
 
 create table postrider.subscription (
@@ -152,7 +156,7 @@ end $$;
 
 -- Declares everything of one application in one transaction: all or nothing.
 -- { "app", "generation", "types": [{name, description, exposure}], "kinds": [{name, queue, priority, max_attempts,
---   timeout_ms, retry, class}], "subscriptions": [{name, types, kind, owner, delay_ms}] }
+--   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms}], "subscriptions": [{name, types, kind, owner, delay_ms}] }
 create function postrider.declare(declarations json) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -197,7 +201,9 @@ begin
                     coalesce((j ->> 'max_attempts')::smallint, 10::smallint) as max_attempts,
                     coalesce((j ->> 'timeout_ms')::bigint, 60000) as timeout_ms,
                     coalesce(j -> 'retry', '{}') as retry,
-                    array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class
+                    array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class,
+                    j ->> 'unique_mode' as unique_mode, (j ->> 'unique_for_ms')::bigint as unique_for_ms,
+                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms
                from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
     loop
         perform postrider.check_name('kind', x.name, own);
@@ -208,19 +214,27 @@ begin
             perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', x.max_attempts), 'use 1 to 1000');
         elsif x.timeout_ms < 1 then
             perform postrider.refuse('PR005', 'timeout_ms', format('%s is out of range', x.timeout_ms), 'use 1 or more milliseconds');
+        elsif x.max_age_ms < 1 then
+            perform postrider.refuse('PR005', 'max_age_ms', format('%s is out of range', x.max_age_ms), 'use 1 or more milliseconds');
         elsif x.class is null then
             perform postrider.refuse('PR005', 'class', 'it is not a retention class', 'use short, standard or long');
         end if;
+        perform postrider.check_alike(x.unique_mode, null, x.unique_for_ms * interval '1 millisecond', null, null,
+            nullif(x.retry::text, '{}')::json);
         select * into k from postrider.kind e where e.name = x.name;
         if postrider.declaration_wins('kind', x.name, gen, k.generation,
-            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class)
-            is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class))
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms)
+            is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class, x.unique_mode,
+                                  x.unique_for_ms, x.max_age_ms))
         then
-            insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, declared_by, generation)
-            values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, app, gen)
+            insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, unique_mode,
+                                             unique_for_ms, max_age_ms, declared_by, generation)
+            values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, x.unique_mode, x.unique_for_ms,
+                    x.max_age_ms, app, gen)
             on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
-                class = excluded.class, declared_by = excluded.declared_by, generation = excluded.generation,
+                class = excluded.class, unique_mode = excluded.unique_mode, unique_for_ms = excluded.unique_for_ms,
+                max_age_ms = excluded.max_age_ms, declared_by = excluded.declared_by, generation = excluded.generation,
                 seen_at = clock_timestamp();
             new_kinds := new_kinds || x.name;
         else

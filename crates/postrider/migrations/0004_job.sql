@@ -17,13 +17,17 @@ create table postrider.job (
     order_key    text,
     limit_key    text,
     unique_hash  bytea,
+    unique_mode  smallint,
+    retry        json,
     subscription bigint,
     event_seq    bigint,
     args         json        not null default '{}',
     primary key (class, id)
 ) partition by range (class, id);
 
--- claimable now; pos = id if it was ready when it was made
+-- claimable now; pos = id if it was ready when it was made.
+-- flags: 1 its uniqueness ends or moves when it ends, 4 suspected of killing its worker: a lease of its own, 8 alone in its queue,
+-- 16 its uniqueness has a say when it is claimed.
 create table postrider.ready (
     queue     text     not null,
     priority  smallint not null,
@@ -104,6 +108,7 @@ create table postrider.lease (
     priorities smallint[]  not null,
     shares     smallint[]  not null,
     order_keys text[],
+    special    boolean     not null default false,  -- something of it needs more than the common way when it ends
     open       bigint[]    not null
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 create index lease_of_worker on postrider.lease (worker);
@@ -175,11 +180,13 @@ begin
 end $$;
 
 -- Puts one job into the caller's transaction. Refuses as postrider.check_job does; writes nothing then. A run_at in the past means
--- now. One simple statement after the other: as a single one with three writes it cost twice as much.
+-- now. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
+-- follows it see postrider.enqueue_alike.
 create function postrider.enqueue(
     kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
-    run_at timestamptz default null, owner text default ''
-) returns table (id bigint, fresh boolean)
+    run_at timestamptz default null, owner text default '', unique_mode text default null, unique_key text default null,
+    unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null
+) returns table (id bigint, fresh boolean, replaced boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
@@ -199,6 +206,13 @@ begin
         k.max_attempts := coalesce(max_attempts, k.max_attempts);
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
+    replaced := false;
+    if coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text) is not null then
+        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+            unique_key, unique_for, on_duplicate, idempotency_key, retry) a;
+        return next;
+        return;
+    end if;
     if run_at is null or run_at <= clock_timestamp() then
         insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, args)
         values (k.class, id, kind, k.queue, k.priority, k.max_attempts, owner, args);
@@ -217,8 +231,8 @@ begin
 end $$;
 
 -- Enqueues in the order of the array; each element is an object with the named arguments of postrider.enqueue. One statement for
--- all of them: a call for each cost five times as much.
-create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean)
+-- all of them: a call for each cost five times as much. Those that may be one with a job like them go one by one.
+create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -231,10 +245,21 @@ begin
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
-     where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
+     where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry') limit 1;
     if found then
-        perform postrider.refuse('PR005', stray, 'it is not an option of a job',
-            'use kind, args, queue, priority, max_attempts, run_at, owner');
+        perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry');
+    end if;
+    if exists (
+        select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
+                                                  idempotency_key text, retry json)
+          left join postrider.kind k on k.name = t.kind
+         where coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text)
+               is not null)
+    then
+        return query select * from postrider.enqueue_many_alike(jobs);
+        return;
     end if;
     with asked as materialized (
         -- each element beside its fields: a field of type json would take a null for nothing
@@ -273,7 +298,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true from unnest(ids) i;
+    return query select i, true, false from unnest(ids) i;
 end $$;
 
 -- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown. What it wrote is the
@@ -319,10 +344,11 @@ begin
                 'pass clock_timestamp() as the statement that enqueued the job told it');
         end if;
         select j.created_at into enqueued_at from postrider.job j where j.class = (job_id & 3)::smallint and j.id = job_id;
-        if enqueued_at <= told_at then
-            return 'committed';
+        if enqueued_at is null then
+            select g.created_at into enqueued_at from postrider.deleted g where g.id = job_id;
         end if;
-        return case when found or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
+        return case when enqueued_at <= told_at then 'committed'
+                    when enqueued_at is not null or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
     end if;
     return coalesce(status, 'unknown');
 end $$;

@@ -9,13 +9,14 @@
 -- attempt is given back; 'lost' = the process died. A loss is counted apart from attempts: whoever was in flight gets the
 -- attempt back and runs in a lease of its own next time; lost again, it runs when no other such job of its queue does; only a loss that
 -- nothing else can have caused spends an attempt. A job lost at its last attempt, or alone and as often as it may be tried,
--- is discarded as lost.
+-- is discarded as lost. One that is to be cancelled ends so.
 create function postrider.put_back(lease_id bigint, lost boolean, isolated boolean) returns int
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
     moved int;
+    special bigint[];
 begin
     with gone as (
         delete from postrider.lease l where l.id = put_back.lease_id returning l.*
@@ -23,20 +24,23 @@ begin
         select g.id as lease, g.queue, g.claimed_at, o.id, g.positions[i] as pos, g.attempts[i] as attempt,
                g.losses[i] as losses, g.flags[i] as flags, g.priorities[i] as priority, g.shares[i] as share,
                g.order_keys[i] as order_key, j.max_attempts,
-               put_back.isolated or g.flags[i] & 8 <> 0 as alone
+               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.id is not null as cancelled, c.reason
           from gone g
          cross join unnest(g.open) o (id)
          cross join lateral (select array_position(g.ids, o.id) as i) at
           join postrider.job j on j.class = (o.id & 3)::smallint and j.id = o.id
+          left join postrider.cancellation c on c.id = o.id
     ), judged as materialized (
-        select e.*, put_back.lost and (e.attempt >= e.max_attempts
+        select e.*, e.cancelled or put_back.lost and (e.attempt >= e.max_attempts
                  or (e.alone and greatest(e.attempt, e.losses + 1) >= e.max_attempts)) as ends,
                put_back.lost and not e.alone and e.losses >= 1 as strict
           from each e
     ), ended as (
         insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
-        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, 3, 4, 3, v.attempt,
-               'worker lost' || case when v.losses > 0 then ' ×' || (v.losses + 1) else '' end
+        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case when v.cancelled then 4 else 3 end,
+               case when v.cancelled then 5 else 4 end, case when not v.cancelled then 3 end, v.attempt,
+               case when v.cancelled then coalesce(v.reason, 'cancelled')
+                    else 'worker lost' || case when v.losses > 0 then ' ×' || (v.losses + 1) else '' end end
           from judged v where v.ends
     ), ready as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -55,8 +59,13 @@ begin
         insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
         select (v.id & 3)::smallint, v.id, v.lease, v.attempt, 3, v.claimed_at, 'worker lost'
           from judged v where put_back.lost
+    ), forgotten as (
+        delete from postrider.cancellation c where c.id = any (array(select v.id from judged v where v.cancelled))
     )
-    select count(*) into moved from judged;
+    select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
+    if special is not null then
+        perform postrider.settle_unique(special);
+    end if;
     return moved;
 end $$;
 
@@ -86,7 +95,12 @@ begin
     end if;
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
-        moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        begin
+            moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        exception when others then
+            -- one that cannot be put back may not keep the others, nor this worker's beat
+            raise warning 'postrider: lease % of dead worker % cannot be put back: %', l.id, dead, sqlerrm;
+        end;
         -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
         exit when clock_timestamp() > started + interval '300 ms';
     end loop;
@@ -168,8 +182,10 @@ end $$;
 --   held: the leases that it knows; settled: the last of its claim calls up to which every reply has arrived or is given up.
 --     A lease of a settled call that is not held was never received: it is handed back with its attempts.
 --   dead: [{worker, beat}] workers that it has watched not beating
+--   progress: [{id, lease, percent, note}] what its handlers told since the last beat
 -- The answer:
 --   lost: held leases that exist no more; their handlers are to be cancelled
+--   cancel: [{lease, id}] attempts whose job is to be cancelled
 --   handed_back, rescued, promoted, unparked: how many jobs
 --   others: [{worker, beat}] to be watched; ready: queues that have work; event_number: the last one drawn;
 --   due_in_ms: when the next waiting job becomes due
@@ -216,6 +232,10 @@ begin
         exit when n < 1000;
     end loop;
     unparked := postrider.unpark(queues, kinds);
+    perform postrider.note_progress(me, report -> 'progress');
+    if exists (select from postrider.unsettled) or exists (select from postrider.cancellation) then
+        perform postrider.settle_left_over();
+    end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
     end if;
@@ -223,6 +243,9 @@ begin
     return json_build_object(
         'lost', (select coalesce(json_agg(h), '[]') from unnest(held) h
                   where not exists (select from postrider.lease l where l.id = h and l.worker = me)),
+        'cancel', case when exists (select from postrider.cancellation) then (
+            select json_agg(json_build_object('lease', l.id, 'id', c.id))
+              from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) end,
         'handed_back', handed_back, 'rescued', rescued, 'promoted', promoted, 'unparked', unparked,
         'others', (select coalesce(json_agg(json_build_object('worker', o.id, 'beat', o.beat)), '[]') from (
             select w.id, w.beat from postrider.worker w where w.id <> me

@@ -22,5 +22,7 @@ begin
         returning 1
     )
     select count(*) into forgotten from old;
+    delete from postrider.uniq u where u.ctid = any (array(
+        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;

@@ -33,7 +33,10 @@ CREATE TYPE postrider.claimed AS (
 	event_cause uuid,
 	occurred_at timestamp with time zone,
 	recorded_at timestamp with time zone,
-	data json
+	data json,
+	claimed_at timestamp with time zone,
+	due_at timestamp with time zone,
+	retry json
 );
 
 
@@ -48,6 +51,24 @@ CREATE TYPE postrider.relayed AS (
 	more boolean,
 	open_writers boolean,
 	why text
+);
+
+
+--
+-- Name: waiting; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.waiting AS (
+	queue text,
+	priority smallint,
+	share smallint,
+	pos bigint,
+	id bigint,
+	attempt smallint,
+	losses smallint,
+	flags smallint,
+	order_key text,
+	why smallint
 );
 
 
@@ -95,6 +116,116 @@ begin
     insert into postrider.epoch (unit, epoch) values (advance_epoch.unit, current + 1);
     perform postrider.make_partitions(p.name) from postrider.partitioned p where p.unit = advance_epoch.unit;
     return true;
+end $$;
+
+
+--
+-- Name: after_special(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+begin
+    perform postrider.settle_unique(ids);
+    delete from postrider.attempt a using unnest(after_special.ids) i (id)
+     where a.class = (i.id & 3)::smallint and a.id = i.id and a.attempt > 10 and a.attempt <= (
+        select max(m.attempt) from postrider.attempt m where m.class = a.class and m.id = a.id) - 10;
+end $$;
+
+
+--
+-- Name: cancel(bigint[], text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cancel(ids bigint[], reason text DEFAULT NULL::text) RETURNS TABLE(id bigint, effect text, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    rest bigint[] := array(select distinct i from unnest(cancel.ids) i order by i);
+    held bigint[];
+    told bigint[];
+    ended bigint[] := '{}';
+    j postrider.job;
+    w postrider.waiting;
+    x bigint;
+begin
+    perform postrider.check_isolation();
+    reason := nullif(left(reason, 1000), '');
+    for n in 1..30 loop
+        -- who holds a lease may wait for what we hold: we do not wait for it. The last time the request is noted without it; should the
+        -- attempt end just now, a later beat carries it out
+        held := array(select l.id from postrider.lease l where l.open && rest order by l.id for no key update skip locked);
+        with noted as (
+            insert into postrider.cancellation as c (id, reason)
+            select o.id, cancel.reason from postrider.lease l cross join unnest(l.open) o (id)
+             where (l.id = any (held) or n = 30) and o.id = any (rest)
+            on conflict (id) do update set reason = coalesce(c.reason, excluded.reason) returning c.id
+        )
+        select array_agg(c.id) into told from noted c;
+        return query select t, 'requested', 'running' from unnest(told) t;
+        rest := array(select r from unnest(rest) r where r <> all (coalesce(told, '{}')) order by r);
+        foreach x in array rest loop
+            select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
+            if not found then
+                return query select x, 'unknown', null::text;
+            elsif exists (select from postrider.done d where d.class = j.class and d.id = x) then
+                return query select x, 'already', postrider.end_name(d.state) from postrider.done d where d.class = j.class and d.id = x;
+            else
+                w := postrider.take_waiting(j);
+                continue when w.id is null;
+                insert into postrider.done (class, id, state, ended_as, attempt, reason)
+                values (j.class, x, 4, 5, w.attempt, coalesce(cancel.reason, 'cancelled'));
+                ended := ended || x;
+                return query select x, 'done', 'cancelled';
+            end if;
+            rest := array_remove(rest, x);
+        end loop;
+        exit when rest = '{}';
+        -- it moves just now
+        perform pg_sleep(0.01);
+    end loop;
+    return query select r, 'unknown', null::text from unnest(rest) r;
+    perform postrider.settle_unique(ended);
+end $$;
+
+
+--
+-- Name: check_alike(text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if unique_mode is not null and unique_mode <> 'none' and postrider.unique_mode_no(unique_mode) is null then
+        perform postrider.refuse('PR005', 'unique_mode', format('%L is not a mode', left(unique_mode, 80)),
+            'use while_waiting, until_done, within, for_ever, one_running_one_waiting or none');
+    elsif unique_key is not null and octet_length(unique_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'unique_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
+    elsif idempotency_key is not null and octet_length(idempotency_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+    elsif (unique_mode = 'within') is distinct from (unique_for is not null) and (unique_mode is not null or unique_for is not null) then
+        perform postrider.refuse('PR005', 'unique_for', 'a window belongs to the mode within, and that mode needs one',
+            'give unique_mode within and unique_for together');
+    elsif unique_for <= interval '0' or unique_for > interval '3660 days' then
+        perform postrider.refuse('PR005', 'unique_for', 'it is not a window', 'use more than nothing and at most ten years');
+    elsif on_duplicate is not null and on_duplicate not in ('keep', 'replace') then
+        perform postrider.refuse('PR005', 'on_duplicate', format('%L is not known', left(on_duplicate, 80)), 'use keep or replace');
+    end if;
+    perform postrider.check_retry(retry);
 end $$;
 
 
@@ -240,6 +371,32 @@ end $$;
 
 
 --
+-- Name: check_retry(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_retry(retry json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    ok boolean := retry is null;
+begin
+    if not ok and octet_length(retry::text) <= 4096 and json_typeof(retry) = 'object' then
+        ok := case
+            when retry ->> 'first_ms' is not null and retry ->> 'most_ms' is not null
+                then retry ->> 'first_ms' ~ '^[0-9]{1,13}$' and retry ->> 'most_ms' ~ '^[0-9]{1,13}$'
+            when json_typeof(retry -> 'steps_ms') = 'array' then
+                (select count(*) > 0 and bool_and(s ~ '^[0-9]{1,13}$') from json_array_elements_text(retry -> 'steps_ms') s)
+            else false end;
+    end if;
+    if not ok then
+        perform postrider.refuse('PR005', 'retry', 'it is not a retry schedule',
+            'send {"first_ms": 1000, "most_ms": 60000} or {"steps_ms": [1000, 5000]}');
+    end if;
+end $_$;
+
+
+--
 -- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -268,42 +425,73 @@ begin
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
                  order by y.pos limit claim.most for update skip locked) x
+             where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
         returning r.*
-    ), known as materialized (
-        select p.id, (p.attempt + 1)::smallint as attempt, p.losses, p.flags, p.priority, p.share, p.pos, p.order_key,
-               case when p.flags & 12 <> 0 then p.pos else 0 end as batch,
-               coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
-               coalesce(j.kind = any (claim.kinds), false) as mine
+    ), found as materialized (
+        select p.*, coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
+               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at
           from picked p
           left join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
-    ), unknown as (
+    ), gate as materialized (
+        -- the row as its last holder left it
+        select f.id, f.pos, u.hash, u.mode, u.job, u.running
+          from found f join postrider.uniq u on u.hash = f.unique_hash
+         where f.flags & 16 <> 0
+           for no key update of u skip locked
+    ), turn as materialized (
+        select g.id, g.hash, g.mode, g.job,
+               g.mode = 1 or (coalesce(g.running, g.id) = g.id and g.pos = min(g.pos) over (partition by g.hash)) as goes
+          from gate g
+    ), known as materialized (
+        select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
+               case when f.flags & 12 <> 0 then f.pos else 0 end as batch,
+               f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
+               case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
+                    when f.flags & 16 = 0 then 'mine'
+                    when t.goes then 'mine'
+                    when t.id is not null then 'behind'
+                    when exists (select from postrider.uniq u where u.hash = f.unique_hash) then 'held'
+                    else 'mine' end as verdict
+          from found f left join turn t on t.id = f.id
+    ), parked as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select claim.queue, 'kind:' || k.kind, k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses, k.flags,
-               k.order_key
-          from known k where not k.mine
+        select claim.queue, case k.verdict when 'unknown' then 'kind:' || k.kind else 'unique:' || encode(k.unique_hash, 'hex') end,
+               k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
+          from known k where k.verdict in ('unknown', 'behind')
         returning 1
+    ), held as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select claim.queue, k.priority, k.share, k.pos, k.id, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
+          from known k where k.verdict = 'held'
+    ), started as (
+        update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
+          from turn t join known k on k.id = t.id and k.verdict = 'mine'
+         where u.hash = t.hash and (t.mode = 5 or t.job = t.id)
     ), batches as materialized (
-        select b.batch, nextval('postrider.lease_id') as lease from (select distinct k.batch from known k where k.mine) b
+        select b.batch, nextval('postrider.lease_id') as lease
+          from (select distinct k.batch from known k where k.verdict = 'mine') b
     ), granted as (
         insert into postrider.lease (id, worker, call, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                     order_keys, open)
+                                     order_keys, special, open)
         select b.lease, claim.worker, claim.call, claim.queue, array_agg(k.id), array_agg(k.pos), array_agg(k.attempt),
                array_agg(k.losses), array_agg(k.flags), array_agg(k.priority), array_agg(k.share),
-               case when count(k.order_key) > 0 then array_agg(k.order_key) end, array_agg(k.id)
-          from batches b join known k on k.batch = b.batch and k.mine
+               case when count(k.order_key) > 0 then array_agg(k.order_key) end, bool_or(k.flags & 17 <> 0 or k.attempt > 20),
+               array_agg(k.id)
+          from batches b join known k on k.batch = b.batch and k.verdict = 'mine'
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
-           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data
+           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
+           k.due_at, k.retry
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
-     where k.mine
+     where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null
-     where exists (select from unknown) and not exists (select from batches);
+           null, null, null, null, null
+     where exists (select from parked) and not exists (select from batches);
 end $$;
 
 
@@ -438,7 +626,9 @@ begin
                     coalesce((j ->> 'max_attempts')::smallint, 10::smallint) as max_attempts,
                     coalesce((j ->> 'timeout_ms')::bigint, 60000) as timeout_ms,
                     coalesce(j -> 'retry', '{}') as retry,
-                    array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class
+                    array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class,
+                    j ->> 'unique_mode' as unique_mode, (j ->> 'unique_for_ms')::bigint as unique_for_ms,
+                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms
                from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
     loop
         perform postrider.check_name('kind', x.name, own);
@@ -449,19 +639,27 @@ begin
             perform postrider.refuse('PR005', 'max_attempts', format('%s is out of range', x.max_attempts), 'use 1 to 1000');
         elsif x.timeout_ms < 1 then
             perform postrider.refuse('PR005', 'timeout_ms', format('%s is out of range', x.timeout_ms), 'use 1 or more milliseconds');
+        elsif x.max_age_ms < 1 then
+            perform postrider.refuse('PR005', 'max_age_ms', format('%s is out of range', x.max_age_ms), 'use 1 or more milliseconds');
         elsif x.class is null then
             perform postrider.refuse('PR005', 'class', 'it is not a retention class', 'use short, standard or long');
         end if;
+        perform postrider.check_alike(x.unique_mode, null, x.unique_for_ms * interval '1 millisecond', null, null,
+            nullif(x.retry::text, '{}')::json);
         select * into k from postrider.kind e where e.name = x.name;
         if postrider.declaration_wins('kind', x.name, gen, k.generation,
-            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class)
-            is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class))
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms)
+            is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class, x.unique_mode,
+                                  x.unique_for_ms, x.max_age_ms))
         then
-            insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, declared_by, generation)
-            values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, app, gen)
+            insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, unique_mode,
+                                             unique_for_ms, max_age_ms, declared_by, generation)
+            values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, x.unique_mode, x.unique_for_ms,
+                    x.max_age_ms, app, gen)
             on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
-                class = excluded.class, declared_by = excluded.declared_by, generation = excluded.generation,
+                class = excluded.class, unique_mode = excluded.unique_mode, unique_for_ms = excluded.unique_for_ms,
+                max_age_ms = excluded.max_age_ms, declared_by = excluded.declared_by, generation = excluded.generation,
                 seen_at = clock_timestamp();
             new_kinds := new_kinds || x.name;
         else
@@ -490,6 +688,50 @@ end $$;
 
 
 --
+-- Name: delete(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.delete(ids bigint[]) RETURNS TABLE(id bigint, effect text, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    j postrider.job;
+    w postrider.waiting;
+    x bigint;
+begin
+    perform postrider.check_isolation();
+    for x in select distinct i from unnest(delete.ids) i order by i loop
+        select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
+        if not found then
+            return query select x, 'unknown', null::text;
+            continue;
+        end if;
+        w := postrider.take_waiting(j);
+        if w.id is null then
+            delete from postrider.done d where d.class = j.class and d.id = x;
+            if not found then
+                return query select x, 'running', 'running';
+                continue;
+            end if;
+        end if;
+        update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
+         where u.hash = j.unique_hash and (u.job = x or u.running = x);
+        delete from postrider.uniq u where u.hash = j.unique_hash and u.job is null and u.running is null;
+        insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
+        delete from postrider.attempt a where a.class = j.class and a.id = x;
+        delete from postrider.cancellation c where c.id = x;
+        delete from postrider.job q where q.class = j.class and q.id = x;
+        return query select x, 'done', null::text;
+    end loop;
+end $$;
+
+
+--
 -- Name: drop_subscription(bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -505,10 +747,20 @@ end $$;
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: end_name(smallint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, fresh boolean)
+CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (ARRAY['-'::text, 'completed'::text, 'discarded'::text, 'cancelled'::text])[state];
+
+
+--
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -530,6 +782,13 @@ begin
         k.max_attempts := coalesce(max_attempts, k.max_attempts);
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
+    replaced := false;
+    if coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text) is not null then
+        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+            unique_key, unique_for, on_duplicate, idempotency_key, retry) a;
+        return next;
+        return;
+    end if;
     if run_at is null or run_at <= clock_timestamp() then
         insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, args)
         values (k.class, id, kind, k.queue, k.priority, k.max_attempts, owner, args);
@@ -549,10 +808,99 @@ end $$;
 
 
 --
+-- Name: kind; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.kind (
+    name text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    timeout_ms bigint NOT NULL,
+    retry json NOT NULL,
+    class smallint NOT NULL,
+    unique_mode text,
+    unique_for_ms bigint,
+    max_age_ms bigint NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT class_is_short_standard_or_long CHECK (((class >= 1) AND (class <= 3))),
+    CONSTRAINT max_attempts_is_1_to_1000 CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
+    CONSTRAINT priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
+    CONSTRAINT within_has_a_window CHECK (((NOT (unique_mode IS DISTINCT FROM 'within'::text)) = (unique_for_ms IS NOT NULL)))
+);
+
+
+--
+-- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    mode smallint;
+    hash bytea;
+    due timestamptz := case when run_at > clock_timestamp() then run_at end;
+    flags smallint := 0;
+begin
+    perform postrider.check_alike(unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry);
+    if unique_mode is null then
+        mode := postrider.unique_mode_no(k.unique_mode);
+        unique_for := k.unique_for_ms * interval '1 millisecond';
+    else
+        mode := postrider.unique_mode_no(unique_mode);
+    end if;
+    if mode is null and (unique_key is not null or on_duplicate is not null) then
+        perform postrider.refuse('PR005', 'unique_mode', 'unique_key and on_duplicate belong to a mode of uniqueness',
+            'give unique_mode as well, here or with the kind');
+    end if;
+    fresh := false;
+    replaced := false;
+    if idempotency_key is not null then
+        id := postrider.take_unique(postrider.unique_hash(6::smallint, '', owner, idempotency_key, null), 6::smallint, new_id,
+            clock_timestamp() + interval '24 hours');
+        if id <> new_id then
+            return next;
+            return;
+        end if;
+    end if;
+    if mode is not null then
+        hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
+        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        if id <> new_id then
+            if idempotency_key is not null then
+                update postrider.uniq x set job = id
+                 where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
+            end if;
+            replaced := coalesce(on_duplicate, 'keep') = 'replace' and postrider.replace_waiting(id, args, due);
+            return next;
+            return;
+        end if;
+        flags := case mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end;
+    end if;
+    id := new_id;
+    fresh := true;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args)
+    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args);
+    if due is null then
+        insert into postrider.ready (queue, priority, share, pos, id, flags) values (k.queue, k.priority, 0, id, id, flags);
+        perform postrider.wake('postrider_job');
+    else
+        insert into postrider.later (run_at, id, queue, priority, share, flags) values (due, id, k.queue, k.priority, 0, flags);
+    end if;
+    return next;
+end $$;
+
+
+--
 -- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean)
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -568,10 +916,21 @@ begin
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
-     where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner') limit 1;
+     where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry') limit 1;
     if found then
-        perform postrider.refuse('PR005', stray, 'it is not an option of a job',
-            'use kind, args, queue, priority, max_attempts, run_at, owner');
+        perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry');
+    end if;
+    if exists (
+        select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
+                                                  idempotency_key text, retry json)
+          left join postrider.kind k on k.name = t.kind
+         where coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text)
+               is not null)
+    then
+        return query select * from postrider.enqueue_many_alike(jobs);
+        return;
     end if;
     with asked as materialized (
         -- each element beside its fields: a field of type json would take a null for nothing
@@ -610,7 +969,51 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true from unnest(ids) i;
+    return query select i, true, false from unnest(ids) i;
+end $$;
+
+
+--
+-- Name: enqueue_many_alike(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    x record;
+    k postrider.kind;
+    ids bigint[] := '{}';
+    fresh_ones boolean[] := '{}';
+    replaced_ones boolean[] := '{}';
+begin
+    for x in
+        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
+               (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
+               coalesce(t.unique_mode, d.unique_mode) as mode
+          from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
+                json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
+                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
+                json_array_elements(jobs))
+               with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
+                   idempotency_key, retry, job, at)) t
+          left join postrider.kind d on d.name = t.kind
+         order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
+                  postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
+                      t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
+    loop
+        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.of_owner);
+        select * into k from postrider.kind d where d.name = x.kind;
+        k.queue := coalesce(x.queue, k.queue);
+        k.priority := coalesce(x.priority, k.priority);
+        k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
+        select a.id, a.fresh, a.replaced into ids[x.at], fresh_ones[x.at], replaced_ones[x.at]
+          from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
+              x.on_duplicate, x.idempotency_key, x.retry) a;
+    end loop;
+    return query select * from unnest(ids, fresh_ones, replaced_ones);
 end $$;
 
 
@@ -684,10 +1087,46 @@ end $$;
 
 
 --
--- Name: finish(uuid, bigint[], bigint[], smallint[], bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: find_jobs(json, bigint, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]) RETURNS TABLE(lease bigint, id bigint)
+CREATE FUNCTION postrider.find_jobs(filter json, after bigint, upto bigint, looked_at integer) RETURNS TABLE(id bigint, state text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    j postrider.job;
+    s text;
+    last bigint;
+    states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+begin
+    for j in
+        select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+         cross join lateral (
+            select x.* from postrider.job x where x.class = c.class and x.id > find_jobs.after and x.id <= find_jobs.upto
+             order by x.id limit find_jobs.looked_at) q
+         order by q.id limit find_jobs.looked_at
+    loop
+        last := j.id;
+        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+        s := postrider.state_of(j);
+        continue when cardinality(states) > 0 and (s is null or s <> all (states));
+        return query select j.id, s;
+    end loop;
+    return query select last, null::text where last is not null;
+end $$;
+
+
+--
+-- Name: finish(uuid, bigint[], bigint[], smallint[], bigint[], text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[] DEFAULT NULL::text[]) RETURNS TABLE(lease bigint, id bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -698,21 +1137,34 @@ CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], out
     SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    special boolean;
+    cancelled bigint[];
+    overtaken bigint[];
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
     end if;
-    if exists (select from unnest(finish.outcomes) o where o not between 1 and 6 or o is null) then
-        perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 6', 'see postrider.finish');
+    if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
+        perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    perform 1 from postrider.lease l
-      where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update;
+    select bool_or(h.special) into special from (
+        select l.special from postrider.lease l
+         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
+    if exists (select from postrider.cancellation) then
+        cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
+    end if;
+    if special then
+        overtaken := postrider.superseded(finish.ids);
+    end if;
     return query
     with told as (
-        select distinct on (u.lease, u.id) u.*
-          from unnest(finish.leases, finish.ids, finish.outcomes, finish.delays_ms, finish.reasons)
-               as u (lease, id, outcome, delay_ms, reason)
+        select distinct on (u.lease, u.id) u.lease, u.id, u.delay_ms, u.reason, u.output, u.outcome as said,
+               case when u.outcome <> 1 and u.id = any (cancelled) then 8
+                    when u.outcome in (2, 3) and u.id = any (overtaken) then 9 else u.outcome end as outcome
+          from unnest(finish.leases, finish.ids, finish.outcomes, finish.delays_ms, finish.reasons, finish.outputs)
+               as u (lease, id, outcome, delay_ms, reason, output)
          order by u.lease, u.id
     ), held as materialized (
         -- arrays are read once and joined by hash: looked up for each outcome, a batch would cost its square
@@ -729,11 +1181,16 @@ begin
           join open o on o.lease = t.lease and o.id = t.id
           join held h on h.lease = t.lease and h.id = t.id
     ), ended as (
-        insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
-        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case v.outcome when 1 then 2 else 3 end,
-               case v.outcome when 1 then 1 when 4 then 2 else 3 end, case v.outcome when 1 then null else 2 end, v.attempt,
-               case v.outcome when 1 then null else v.reason end
-          from live v where v.outcome in (1, 4, 5)
+        insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason, output)
+        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease,
+               case v.outcome when 1 then 2 when 8 then 4 when 9 then 4 else 3 end,
+               case v.outcome when 1 then 1 when 4 then 2 when 8 then 5 when 9 then 5 else 3 end,
+               case when v.outcome in (1, 8, 9) then null else 2 end, v.attempt,
+               case v.outcome when 1 then null when 9 then 'overtaken: another job like it waits'
+                    when 8 then coalesce((select c.reason from postrider.cancellation c where c.id = v.id), 'cancelled')
+                    else v.reason end,
+               case v.outcome when 1 then v.output::json end
+          from live v where v.outcome in (1, 4, 5, 7, 8, 9)
     ), waits as (
         insert into postrider.later (run_at, id, queue, priority, share, attempt, losses, flags, why, lease, order_key)
         select clock_timestamp() + greatest(coalesce(v.delay_ms, 0), 0) * interval '1 millisecond', v.id, v.queue, v.priority,
@@ -746,8 +1203,11 @@ begin
           from live v where v.outcome = 6
     ), kept as (
         insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
-        select (v.id & 3)::smallint, v.id, v.lease, v.attempt, case v.outcome when 4 then 4 else 2 end, v.claimed_at, v.reason
-          from live v where v.outcome in (2, 4, 5)
+        select (v.id & 3)::smallint, v.id, v.lease, v.attempt, case v.said when 4 then 4 else 2 end, v.claimed_at, v.reason
+          from live v where v.said in (2, 4, 5)
+    ), forgotten as (
+        delete from postrider.cancellation c
+         where c.id = any (array(select v.id from live v where v.outcome in (1, 8) and v.id = any (cancelled)))
     ), rest as materialized (
         select o.lease, array_agg(o.id) filter (where v.id is null) as ids, count(v.id) as n
           from open o left join live v on v.lease = o.lease and v.id = o.id
@@ -759,6 +1219,9 @@ begin
         delete from postrider.lease l where l.id = any (array(select r.lease from rest r where r.n > 0 and r.ids is null))
     )
     select v.lease, v.id from live v;
+    if special then
+        perform postrider.after_special(finish.ids);
+    end if;
 end $$;
 
 
@@ -830,6 +1293,8 @@ begin
         returning 1
     )
     select count(*) into forgotten from old;
+    delete from postrider.uniq u where u.ctid = any (array(
+        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
@@ -862,6 +1327,42 @@ begin
         perform postrider.wake('postrider_job');
     end if;
     return handed_back;
+end $$;
+
+
+--
+-- Name: list_jobs(json, bigint, integer, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS TABLE(id bigint, state text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    j postrider.job;
+    s text;
+    n int := 0;
+    states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+begin
+    for j in
+        select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+         cross join lateral (
+            select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before
+             order by x.id desc limit list_jobs.looked_at) q
+         order by q.id desc limit list_jobs.looked_at
+    loop
+        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+        s := postrider.state_of(j);
+        continue when cardinality(states) > 0 and (s is null or s <> all (states));
+        return query select j.id, s;
+        n := n + 1;
+        exit when n >= list_jobs.most;
+    end loop;
 end $$;
 
 
@@ -915,6 +1416,90 @@ end $$;
 
 
 --
+-- Name: make_ready(postrider.waiting); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_ready(w postrider.waiting) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+    values (w.queue, w.priority, w.share, (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46)
+            | (nextval('postrider.job_number'::regclass) << 2), w.id, w.attempt, w.losses, w.flags, w.order_key);
+    perform postrider.wake('postrider_job');
+end $$;
+
+
+--
+-- Name: note_progress(uuid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_progress(worker uuid, progress json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    if json_array_length(coalesce(progress, '[]')) > 0 then
+        insert into postrider.progress as p (id, lease, percent, note)
+        select (t ->> 'id')::bigint, l.id, (t ->> 'percent')::smallint, left(t ->> 'note', 1000)
+          from json_array_elements(progress) t
+          join postrider.lease l on l.id = (t ->> 'lease')::bigint and l.worker = note_progress.worker
+                                and (t ->> 'id')::bigint = any (l.open)
+        on conflict (id) do update set lease = excluded.lease, percent = excluded.percent, note = excluded.note, at = clock_timestamp();
+    end if;
+    if exists (select from postrider.progress) then
+        delete from postrider.progress p where p.ctid = any (array(
+            select o.ctid from postrider.progress o
+             where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open))
+             limit 1000 for update skip locked));
+    end if;
+end $$;
+
+
+--
+-- Name: part(uuid, bigint, bigint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.part(worker uuid, lease bigint, id bigint, call bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    l postrider.lease;
+    i int;
+    own bigint;
+begin
+    perform postrider.check_isolation();
+    select * into l from postrider.lease x
+     where x.id = part.lease and x.worker = part.worker and part.id = any (x.open) for no key update;
+    if not found then
+        return null;
+    end if;
+    i := array_position(l.ids, part.id);
+    own := nextval('postrider.lease_id');
+    insert into postrider.lease (id, worker, call, claimed_at, queue, ids, positions, attempts, losses, flags, priorities, shares,
+                                 order_keys, special, open)
+    values (own, part.worker, part.call, l.claimed_at, l.queue, array[part.id], array[l.positions[i]], array[l.attempts[i]],
+            array[l.losses[i]], array[l.flags[i]], array[l.priorities[i]], array[l.shares[i]],
+            case when l.order_keys is not null then array[l.order_keys[i]] end, l.special, array[part.id]);
+    if cardinality(l.open) = 1 then
+        delete from postrider.lease x where x.id = part.lease;
+    else
+        update postrider.lease x set open = array_remove(l.open, part.id) where x.id = part.lease;
+    end if;
+    return own;
+end $$;
+
+
+--
 -- Name: pattern_regex(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -931,6 +1516,24 @@ begin
         select string_agg(case s when '*' then '[^.]+' when '**' then '[^.]+(\.[^.]+)*' else s end, '\.' order by o)
           from unnest(string_to_array(pattern, '.')) with ordinality u (s, o)) || '$';
 end $_$;
+
+
+--
+-- Name: pause(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause(queue text, paused boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('queue', queue, true);
+    insert into postrider.queue as q (name, paused_at) values (pause.queue, case when paused then clock_timestamp() end)
+    on conflict (name) do update set paused_at = case when paused then coalesce(q.paused_at, clock_timestamp()) end;
+    if not paused then
+        perform postrider.wake('postrider_job');
+    end if;
+end $$;
 
 
 --
@@ -983,6 +1586,7 @@ CREATE FUNCTION postrider.put_back(lease_id bigint, lost boolean, isolated boole
     AS $$
 declare
     moved int;
+    special bigint[];
 begin
     with gone as (
         delete from postrider.lease l where l.id = put_back.lease_id returning l.*
@@ -990,20 +1594,23 @@ begin
         select g.id as lease, g.queue, g.claimed_at, o.id, g.positions[i] as pos, g.attempts[i] as attempt,
                g.losses[i] as losses, g.flags[i] as flags, g.priorities[i] as priority, g.shares[i] as share,
                g.order_keys[i] as order_key, j.max_attempts,
-               put_back.isolated or g.flags[i] & 8 <> 0 as alone
+               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.id is not null as cancelled, c.reason
           from gone g
          cross join unnest(g.open) o (id)
          cross join lateral (select array_position(g.ids, o.id) as i) at
           join postrider.job j on j.class = (o.id & 3)::smallint and j.id = o.id
+          left join postrider.cancellation c on c.id = o.id
     ), judged as materialized (
-        select e.*, put_back.lost and (e.attempt >= e.max_attempts
+        select e.*, e.cancelled or put_back.lost and (e.attempt >= e.max_attempts
                  or (e.alone and greatest(e.attempt, e.losses + 1) >= e.max_attempts)) as ends,
                put_back.lost and not e.alone and e.losses >= 1 as strict
           from each e
     ), ended as (
         insert into postrider.done (class, id, started_at, lease, state, ended_as, fault_side, attempt, reason)
-        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, 3, 4, 3, v.attempt,
-               'worker lost' || case when v.losses > 0 then ' ×' || (v.losses + 1) else '' end
+        select (v.id & 3)::smallint, v.id, v.claimed_at, v.lease, case when v.cancelled then 4 else 3 end,
+               case when v.cancelled then 5 else 4 end, case when not v.cancelled then 3 end, v.attempt,
+               case when v.cancelled then coalesce(v.reason, 'cancelled')
+                    else 'worker lost' || case when v.losses > 0 then ' ×' || (v.losses + 1) else '' end end
           from judged v where v.ends
     ), ready as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -1022,8 +1629,13 @@ begin
         insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
         select (v.id & 3)::smallint, v.id, v.lease, v.attempt, 3, v.claimed_at, 'worker lost'
           from judged v where put_back.lost
+    ), forgotten as (
+        delete from postrider.cancellation c where c.id = any (array(select v.id from judged v where v.cancelled))
     )
-    select count(*) into moved from judged;
+    select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
+    if special is not null then
+        perform postrider.settle_unique(special);
+    end if;
     return moved;
 end $$;
 
@@ -1328,6 +1940,34 @@ end $$;
 
 
 --
+-- Name: replace_waiting(bigint, json, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.replace_waiting(id bigint, args json, run_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    j postrider.job;
+    w postrider.waiting;
+begin
+    select * into j from postrider.job x where x.class = (replace_waiting.id & 3)::smallint and x.id = replace_waiting.id;
+    w := postrider.take_waiting(j, 0);
+    if w.id is null then
+        return false;
+    end if;
+    update postrider.job x set args = replace_waiting.args, run_at = replace_waiting.run_at where x.class = j.class and x.id = j.id;
+    if run_at is null then
+        perform postrider.make_ready(w);
+    else
+        insert into postrider.later (run_at, id, queue, priority, share, attempt, losses, flags, why, order_key)
+        values (replace_waiting.run_at, w.id, w.queue, w.priority, w.share, w.attempt, w.losses, w.flags, 0, w.order_key);
+    end if;
+    return true;
+end $$;
+
+
+--
 -- Name: rescue(uuid, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1361,7 +2001,12 @@ begin
     end if;
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
-        moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        begin
+            moved := moved + postrider.put_back(l.id, true, n_open = 1);
+        exception when others then
+            -- one that cannot be put back may not keep the others, nor this worker's beat
+            raise warning 'postrider: lease % of dead worker % cannot be put back: %', l.id, dead, sqlerrm;
+        end;
         -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
         exit when clock_timestamp() > started + interval '300 ms';
     end loop;
@@ -1413,13 +2058,442 @@ begin
                 'pass clock_timestamp() as the statement that enqueued the job told it');
         end if;
         select j.created_at into enqueued_at from postrider.job j where j.class = (job_id & 3)::smallint and j.id = job_id;
-        if enqueued_at <= told_at then
-            return 'committed';
+        if enqueued_at is null then
+            select g.created_at into enqueued_at from postrider.deleted g where g.id = job_id;
         end if;
-        return case when found or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
+        return case when enqueued_at <= told_at then 'committed'
+                    when enqueued_at is not null or postrider.has_partition('job', job_id) then 'aborted' else 'unknown' end;
     end if;
     return coalesce(status, 'unknown');
 end $_$;
+
+
+--
+-- Name: retry(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retry(ids bigint[]) RETURNS TABLE(id bigint, effect text, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    j postrider.job;
+    d postrider.done;
+    w postrider.waiting;
+    x bigint;
+begin
+    perform postrider.check_isolation();
+    for x in select distinct i from unnest(retry.ids) i order by i loop
+        select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
+        if not found then
+            return query select x, 'unknown', null::text;
+            continue;
+        end if;
+        delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
+        if found then
+            if d.state in (2, 4) then
+                insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, ended_at, error)
+                values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt, case d.state when 2 then 1 else 5 end,
+                        coalesce(d.started_at, d.finished_at), d.finished_at, d.reason) on conflict do nothing;
+            end if;
+            w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
+                      j.order_key, null);
+            perform postrider.make_ready(w);
+            -- it stands for those like it again if no other one does; it runs in any case
+            if j.unique_mode in (1, 2, 5) and not exists (select from postrider.uniq u where u.hash = j.unique_hash) then
+                insert into postrider.uniq (hash, mode, job) values (j.unique_hash, j.unique_mode, x) on conflict do nothing;
+            end if;
+            return query select x, 'done', 'pending';
+            continue;
+        end if;
+        w := postrider.take_later(j);
+        if w.id is not null then
+            perform postrider.make_ready(w);
+            return query select x, 'done', case when w.attempt > 0 then 'retryable' else 'pending' end;
+        else
+            return query select x, case s when 'running' then 'running' else 'already' end, s
+              from (select coalesce(postrider.state_of(j), 'running')) y (s);
+        end if;
+    end loop;
+end $$;
+
+
+--
+-- Name: settle_left_over(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.settle_left_over() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    late bigint[];
+begin
+    with taken as (
+        delete from postrider.unsettled u where u.ctid = any (array(
+            select o.ctid from postrider.unsettled o limit 1000 for update skip locked)) returning u.id
+    )
+    select array_agg(t.id) into late from taken t;
+    if late is not null then
+        perform postrider.settle_unique(late);
+    end if;
+    with taken as (
+        delete from postrider.cancellation c where c.ctid = any (array(
+            select o.ctid from postrider.cancellation o
+             where o.requested_at < clock_timestamp() - interval '1 second'
+               and not exists (select from postrider.lease l where o.id = any (l.open))
+             limit 100 for update skip locked)) returning c.id
+    )
+    select array_agg(t.id) into late from taken t;
+    if late is not null then
+        perform postrider.cancel(late);
+    end if;
+end $$;
+
+
+--
+-- Name: settle_unique(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.settle_unique(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    freed bytea[];
+    queues text[];
+begin
+    insert into postrider.unsettled (id)
+    select j.id from unnest(settle_unique.ids) i (id)
+      join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+      join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
+     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked)
+    on conflict do nothing;
+    -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
+    with mine as materialized (
+        select u.hash, u.mode, j.id, j.queue,
+               exists (select from postrider.done d where d.class = j.class and d.id = j.id) as ended,
+               exists (select from postrider.lease l where j.id = any (l.open)) as runs
+          from unnest(settle_unique.ids) i (id)
+          join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+          join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
+         where not exists (select from postrider.unsettled s where s.id = j.id)
+    ), gone as (
+        delete from postrider.uniq u using mine m
+         where u.hash = m.hash and m.ended
+           and (u.mode = 2 or (u.mode in (1, 5) and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is null))
+    ), left_over as (
+        update postrider.uniq u set job = nullif(u.job, m.id), running = nullif(u.running, m.id) from mine m
+         where u.hash = m.hash and m.ended and u.mode in (1, 5)
+           and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is not null
+    ), again as (
+        update postrider.uniq u set job = m.id, running = null from mine m
+         where u.hash = m.hash and not m.ended and not m.runs and u.mode = 1 and u.running = m.id and u.job is null
+    )
+    select array_agg(m.hash), array_agg(m.queue) into freed, queues from mine m where m.ended and m.mode = 5;
+    if freed is not null then
+        with next_ones as (
+            delete from postrider.parked p where p.ctid = any (array(
+                -- the one that waits; and any that an operator's retry brought back beside it
+                select x.ctid from unnest(freed, queues) f (hash, queue)
+                 cross join lateral (
+                    select y.ctid from postrider.parked y where y.queue = f.queue and y.key = 'unique:' || encode(f.hash, 'hex')
+                    union all
+                    select y.ctid from postrider.parked y join postrider.uniq u on u.hash = f.hash and u.job = y.id
+                     where y.key = 'unique:' || encode(f.hash, 'hex') and y.queue <> f.queue) x))
+            returning p.*
+        )
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
+        if found then
+            perform postrider.wake('postrider_job');
+        end if;
+    end if;
+end $$;
+
+
+--
+-- Name: done; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.done (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    started_at timestamp with time zone,
+    lease bigint,
+    state smallint NOT NULL,
+    ended_as smallint NOT NULL,
+    fault_side smallint,
+    attempt smallint NOT NULL,
+    reason text,
+    output json,
+    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    unique_hash bytea,
+    unique_mode smallint,
+    retry json,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: later; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.later (
+    run_at timestamp with time zone NOT NULL,
+    id bigint NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    why smallint DEFAULT 0 NOT NULL,
+    lease bigint,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
+
+
+--
+-- Name: lease; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lease (
+    id bigint NOT NULL,
+    worker uuid NOT NULL,
+    call bigint,
+    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    queue text NOT NULL,
+    ids bigint[] NOT NULL,
+    positions bigint[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    losses smallint[] NOT NULL,
+    flags smallint[] NOT NULL,
+    priorities smallint[] NOT NULL,
+    shares smallint[] NOT NULL,
+    order_keys text[],
+    special boolean DEFAULT false NOT NULL,
+    open bigint[] NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: parked; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.parked (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+);
+
+
+--
+-- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.ready (
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+
+
+--
+-- Name: state_of(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = 0) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+
+
+--
+-- Name: uniq; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.uniq (
+    hash bytea NOT NULL,
+    mode smallint NOT NULL,
+    job bigint,
+    running bigint,
+    until timestamp with time zone
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
+
+
+--
+-- Name: superseded(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    RETURN ARRAY(SELECT j.id FROM ((unnest(superseded.ids) i(id) JOIN postrider.job j ON (((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) JOIN postrider.uniq u ON (((u.hash = j.unique_hash) AND (u.mode = 1) AND (u.job <> j.id)))));
+
+
+--
+-- Name: take_later(postrider.job, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_later(j postrider.job, tried_most integer DEFAULT 32767) RETURNS postrider.waiting
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    w postrider.waiting;
+begin
+    delete from postrider.later y where y.ctid = any (array(
+        select x.ctid from postrider.later x
+         where x.run_at = j.run_at and x.id = j.id and x.attempt <= tried_most for update skip locked))
+    returning y.queue, y.priority, y.share, y.id, y.id, y.attempt, y.losses, y.flags, y.order_key, y.why into w;
+    if w.id is null then
+        delete from postrider.later y where y.ctid = any (array(
+            select x.ctid from postrider.later x where x.id = j.id and x.why <> 0 and x.attempt <= tried_most for update skip locked))
+        returning y.queue, y.priority, y.share, y.id, y.id, y.attempt, y.losses, y.flags, y.order_key, y.why into w;
+    end if;
+    return w;
+end $$;
+
+
+--
+-- Name: take_unique(bytea, smallint, bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_unique(hash bytea, mode smallint, id bigint, until timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    u postrider.uniq;
+begin
+    loop
+        select * into u from postrider.uniq x where x.hash = take_unique.hash;
+        if not found then
+            insert into postrider.uniq (hash, mode, job, until)
+            values (take_unique.hash, take_unique.mode, take_unique.id, take_unique.until) on conflict do nothing;
+            if found then
+                return id;
+            end if;
+            continue;
+        end if;
+        if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
+            if mode in (1, 5) then
+                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
+                continue when not found;
+            end if;
+            return u.job;
+        end if;
+        update postrider.uniq x set job = take_unique.id, until = take_unique.until
+         where x.hash = take_unique.hash and x.job is not distinct from u.job and x.until is not distinct from u.until;
+        if found then
+            return id;
+        end if;
+    end loop;
+end $$;
+
+
+--
+-- Name: take_waiting(postrider.job, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_waiting(j postrider.job, tried_most integer DEFAULT 32767) RETURNS postrider.waiting
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    w postrider.waiting;
+begin
+    delete from postrider.ready r where r.ctid = any (array(
+        select x.ctid from postrider.ready x
+         where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id
+           and x.attempt <= tried_most for update skip locked))
+    returning r.queue, r.priority, r.share, r.pos, r.id, r.attempt, r.losses, r.flags, r.order_key, null::smallint into w;
+    if w.id is null then
+        delete from postrider.ready r where r.ctid = any (array(
+            select x.ctid from postrider.ready x where x.id = j.id and x.pos <> x.id and x.attempt <= tried_most for update skip locked))
+        returning r.queue, r.priority, r.share, r.pos, r.id, r.attempt, r.losses, r.flags, r.order_key, null::smallint into w;
+    end if;
+    if w.id is null then
+        w := postrider.take_later(j, tried_most);
+    end if;
+    if w.id is null then
+        delete from postrider.parked p where p.ctid = any (array(
+            select x.ctid from postrider.parked x where x.id = j.id and x.attempt <= tried_most for update skip locked))
+        returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, p.flags, p.order_key, null::smallint into w;
+    end if;
+    return w;
+end $$;
 
 
 --
@@ -1475,6 +2549,10 @@ begin
         exit when n < 1000;
     end loop;
     unparked := postrider.unpark(queues, kinds);
+    perform postrider.note_progress(me, report -> 'progress');
+    if exists (select from postrider.unsettled) or exists (select from postrider.cancellation) then
+        perform postrider.settle_left_over();
+    end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
     end if;
@@ -1482,6 +2560,9 @@ begin
     return json_build_object(
         'lost', (select coalesce(json_agg(h), '[]') from unnest(held) h
                   where not exists (select from postrider.lease l where l.id = h and l.worker = me)),
+        'cancel', case when exists (select from postrider.cancellation) then (
+            select json_agg(json_build_object('lease', l.id, 'id', c.id))
+              from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) end,
         'handed_back', handed_back, 'rescued', rescued, 'promoted', promoted, 'unparked', unparked,
         'others', (select coalesce(json_agg(json_build_object('worker', o.id, 'beat', o.beat)), '[]') from (
             select w.id, w.beat from postrider.worker w where w.id <> me
@@ -1494,6 +2575,27 @@ begin
         'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
                         from postrider.later y order by y.run_at limit 1));
 end $$;
+
+
+--
+-- Name: unique_hash(smallint, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.unique_hash(mode smallint, kind text, owner text, key text, args json) RETURNS bytea
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN SUBSTRING(sha256(convert_to(concat_ws('
+'::text, mode, CASE WHEN (mode = 6) THEN ''::text ELSE kind END, owner, CASE WHEN (key IS NULL) THEN 'args'::text ELSE 'key'::text END, COALESCE(key, ((args)::jsonb)::text)), 'UTF8'::name)) FROM 1 FOR 16);
+
+
+--
+-- Name: unique_mode_no(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.unique_mode_no(mode text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (array_position(ARRAY['while_waiting'::text, 'until_done'::text, 'for_ever'::text, 'within'::text, 'one_running_one_waiting'::text], mode))::smallint;
 
 
 --
@@ -1593,6 +2695,28 @@ PARTITION BY RANGE (class, id);
 
 
 --
+-- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.cancellation (
+    id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text
+);
+
+
+--
+-- Name: deleted; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.deleted (
+    id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+--
 -- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -1622,27 +2746,6 @@ CREATE TABLE postrider.delivery_attempt (
     CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
     CONSTRAINT outcome_is_delivered_failed_postponed_or_discarded CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text]))),
     CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: done; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.done (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    started_at timestamp with time zone,
-    lease bigint,
-    state smallint NOT NULL,
-    ended_as smallint NOT NULL,
-    fault_side smallint,
-    attempt smallint NOT NULL,
-    reason text,
-    output json,
-    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
 )
 PARTITION BY RANGE (class, id);
 
@@ -1784,30 +2887,6 @@ CREATE TABLE postrider.idempotency (
 
 
 --
--- Name: job; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.job (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    run_at timestamp with time zone,
-    order_key text,
-    limit_key text,
-    unique_hash bytea,
-    subscription bigint,
-    event_seq bigint,
-    args json DEFAULT '{}'::json NOT NULL
-)
-PARTITION BY RANGE (class, id);
-
-
---
 -- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
@@ -1829,70 +2908,6 @@ CREATE SEQUENCE postrider.job_number
     NO MINVALUE
     MAXVALUE 17592186044415
     CACHE 1;
-
-
---
--- Name: kind; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.kind (
-    name text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    timeout_ms bigint NOT NULL,
-    retry json NOT NULL,
-    class smallint NOT NULL,
-    declared_by text NOT NULL,
-    generation bigint DEFAULT 0 NOT NULL,
-    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT class_is_short_standard_or_long CHECK (((class >= 1) AND (class <= 3))),
-    CONSTRAINT max_attempts_is_1_to_1000 CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
-    CONSTRAINT priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4)))
-);
-
-
---
--- Name: later; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.later (
-    run_at timestamp with time zone NOT NULL,
-    id bigint NOT NULL,
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    why smallint DEFAULT 0 NOT NULL,
-    lease bigint,
-    order_key text
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
-
-
---
--- Name: lease; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.lease (
-    id bigint NOT NULL,
-    worker uuid NOT NULL,
-    call bigint,
-    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    queue text NOT NULL,
-    ids bigint[] NOT NULL,
-    positions bigint[] NOT NULL,
-    attempts smallint[] NOT NULL,
-    losses smallint[] NOT NULL,
-    flags smallint[] NOT NULL,
-    priorities smallint[] NOT NULL,
-    shares smallint[] NOT NULL,
-    order_keys text[],
-    open bigint[] NOT NULL
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
 
 
 --
@@ -1933,24 +2948,6 @@ CREATE TABLE postrider.migration (
 
 
 --
--- Name: parked; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.parked (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-);
-
-
---
 -- Name: partitioned; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -1962,21 +2959,28 @@ CREATE TABLE postrider.partitioned (
 
 
 --
--- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+-- Name: progress; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.ready (
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    pos bigint NOT NULL,
+CREATE TABLE postrider.progress (
     id bigint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
+    lease bigint NOT NULL,
+    percent smallint NOT NULL,
+    note text NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT percent_is_0_to_100 CHECK (((percent >= 0) AND (percent <= 100)))
 )
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: queue; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.queue (
+    name text NOT NULL,
+    paused_at timestamp with time zone
+);
 
 
 --
@@ -2027,6 +3031,15 @@ ALTER TABLE postrider.subscription ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+
+--
+-- Name: unsettled; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.unsettled (
+    id bigint NOT NULL
 );
 
 
@@ -2090,11 +3103,27 @@ ALTER TABLE ONLY postrider.attempt
 
 
 --
+-- Name: cancellation cancellation_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.cancellation
+    ADD CONSTRAINT cancellation_pkey PRIMARY KEY (id);
+
+
+--
 -- Name: cut cut_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.cut
     ADD CONSTRAINT cut_pkey PRIMARY KEY (no);
+
+
+--
+-- Name: deleted deleted_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.deleted
+    ADD CONSTRAINT deleted_pkey PRIMARY KEY (id);
 
 
 --
@@ -2226,6 +3255,22 @@ ALTER TABLE ONLY postrider.partitioned
 
 
 --
+-- Name: progress progress_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.progress
+    ADD CONSTRAINT progress_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: queue queue_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.queue
+    ADD CONSTRAINT queue_pkey PRIMARY KEY (name);
+
+
+--
 -- Name: ready ready_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -2255,6 +3300,22 @@ ALTER TABLE ONLY postrider.subscription
 
 ALTER TABLE ONLY postrider.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: uniq uniq_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.uniq
+    ADD CONSTRAINT uniq_pkey PRIMARY KEY (hash);
+
+
+--
+-- Name: unsettled unsettled_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.unsettled
+    ADD CONSTRAINT unsettled_pkey PRIMARY KEY (id);
 
 
 --
@@ -2343,6 +3404,13 @@ CREATE INDEX secret_of_endpoint ON postrider.endpoint_secret USING btree (endpoi
 
 
 --
+-- Name: uniq_expired; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX uniq_expired ON postrider.uniq USING btree (until) WHERE (until IS NOT NULL);
+
+
+--
 -- Name: cut cut_epoch_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -2382,6 +3450,27 @@ REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION after_special(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION cancel(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cancel(ids bigint[], reason text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_isolation(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2414,6 +3503,13 @@ REVOKE ALL ON FUNCTION postrider.check_name(field text, name text, reserved bool
 --
 
 REVOKE ALL ON FUNCTION postrider.check_owner(owner text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_retry(retry json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
 
 
 --
@@ -2452,6 +3548,13 @@ REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION delete(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION drop_subscription(id bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2459,10 +3562,24 @@ REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION end_name(state smallint); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
 
 
 --
@@ -2470,6 +3587,13 @@ REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, prior
 --
 
 REVOKE ALL ON FUNCTION postrider.enqueue_many(jobs json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION enqueue_many_alike(jobs json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enqueue_many_alike(jobs json) FROM PUBLIC;
 
 
 --
@@ -2494,10 +3618,17 @@ REVOKE ALL ON FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigin
 
 
 --
--- Name: FUNCTION finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION find_jobs(filter json, after bigint, upto bigint, looked_at integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.find_jobs(filter json, after bigint, upto bigint, looked_at integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[]) FROM PUBLIC;
 
 
 --
@@ -2529,6 +3660,13 @@ REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION list_jobs(filter json, before bigint, most integer, looked_at integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION lock_declarations(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2543,10 +3681,38 @@ REVOKE ALL ON FUNCTION postrider.make_partitions(name text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION make_ready(w postrider.waiting); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION note_progress(worker uuid, progress json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION part(worker uuid, lease bigint, id bigint, call bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.part(worker uuid, lease bigint, id bigint, call bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION pattern_regex(pattern text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.pattern_regex(pattern text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION pause(queue text, paused boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
 
 
 --
@@ -2606,6 +3772,13 @@ REVOKE ALL ON FUNCTION postrider.relay(most integer) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION replace_waiting(id bigint, args json, run_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.replace_waiting(id bigint, args json, run_at timestamp with time zone) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION rescue(dead uuid, seen_beat bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -2620,10 +3793,80 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 
 
 --
+-- Name: FUNCTION retry(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION settle_left_over(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.settle_left_over() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION settle_unique(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION state_of(j postrider.job); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION superseded(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_later(j postrider.job, tried_most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_later(j postrider.job, tried_most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_unique(hash bytea, mode smallint, id bigint, until timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_unique(hash bytea, mode smallint, id bigint, until timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_waiting(j postrider.job, tried_most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION tick(worker uuid, report json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.tick(worker uuid, report json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION unique_hash(mode smallint, kind text, owner text, key text, args json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.unique_hash(mode smallint, kind text, owner text, key text, args json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION unique_mode_no(mode text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.unique_mode_no(mode text) FROM PUBLIC;
 
 
 --

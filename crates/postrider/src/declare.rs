@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use postrider_contract::{
-    Code, EventTypeSpec, KindSpec, Pattern, Payload, Refused, Retry, SubscriptionSpec, check_name, check_owner,
+    Code, EventTypeSpec, KindSpec, Pattern, Payload, Refused, SubscriptionSpec, Unique, check_name, check_owner,
     check_public_name,
 };
 use serde_json::json;
@@ -12,6 +12,7 @@ use sqlx::{Connection, PgPool};
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
+use crate::job::retry;
 use crate::migrate::{self, Component};
 use crate::pg::{Arg, Statement, Tx, connect};
 use crate::run::{Bus, Parts, Settings};
@@ -199,8 +200,8 @@ impl Builder {
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
-                let KindSpec { name, queue, timeout, retry, .. } = kind.spec;
-                registry.insert(name, Registered { handler, queue, timeout, retry });
+                let KindSpec { name, queue, timeout, retry, max_age, .. } = kind.spec;
+                registry.insert(name, Registered { handler, queue, timeout, retry, max_age });
             }
         }
         Ok(Bus::new(Parts {
@@ -289,13 +290,11 @@ impl Builder {
 }
 
 fn kind_json(spec: &KindSpec) -> serde_json::Value {
-    let retry = match &spec.retry {
-        Retry::Backoff { first, most } => json!({ "first_ms": ms(*first), "most_ms": ms(*most) }),
-        Retry::Steps(steps) => json!({ "steps_ms": steps.iter().copied().map(ms).collect::<Vec<_>>() }),
-    };
     json!({
         "name": spec.name, "queue": spec.queue, "priority": spec.priority, "max_attempts": spec.max_attempts,
-        "timeout_ms": ms(spec.timeout), "retry": retry, "class": spec.class,
+        "timeout_ms": ms(spec.timeout), "retry": retry::write(&spec.retry), "class": spec.class,
+        "unique_mode": spec.unique.map(Unique::name), "unique_for_ms": spec.unique.and_then(Unique::window_ms),
+        "max_age_ms": ms(spec.max_age),
     })
 }
 

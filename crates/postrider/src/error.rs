@@ -60,6 +60,12 @@ pub enum Error {
     /// A bus is started once.
     #[error("the bus was already started; build another one to start again")]
     AlreadyStarted,
+    /// There is nothing to stop: the bus was not started, or was stopped already.
+    #[error("the bus does not run: it was not started, or was stopped already")]
+    NotRunning,
+    /// The attempt's lease is lost: another worker has the job, and nothing of this attempt counts any more.
+    #[error("the lease of this attempt is lost: nothing was written")]
+    LeaseLost,
     /// The schema is not the one that this program knows, or a migration cannot be applied.
     #[error("{0}")]
     Schema(String),

@@ -7,6 +7,7 @@
 mod clock; // time and dice, for those who are given them
 mod error; // what can go wrong, in the words of those who ask
 pub mod pg; // connections, statements, migrations; no table names
+pub mod port; // what an engine promises
 mod record; // 1 · an event commits with its cause
 mod relay; // 2 · and becomes one job for each subscription
 mod job; // 3 · which waits, is leased, fails, waits again
@@ -19,18 +20,21 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 pub use postrider_contract as contract;
 pub use postrider_contract::{
     Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, NewEvent, Payload, Refused, Retry, SubscriptionSpec,
-    Timestamp, Verdict,
+    Timestamp, Unique, Verdict,
 };
 
 pub use clock::{Clock, Dice};
 pub use declare::{Builder, Kind, Subscription};
 pub use error::{BoxError, Error, Fut};
 pub use handle::{Answer, Context, Handler, handler};
-pub use job::{Enqueued, Job, Jobs, NewJob};
 pub use pg::migrate;
 pub use pg::{Arg, Row, Statement, Tx, Witness};
+pub use port::{
+    Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, NewJob, OnDuplicate,
+    Runtime, State, Stopped, Waited, Waits,
+};
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, Running, Settings, Stopped};
+pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]
@@ -40,6 +44,7 @@ pub fn statements() -> Vec<&'static Statement> {
         record::STATEMENTS,
         relay::STATEMENTS,
         job::STATEMENTS,
+        handle::STATEMENTS,
         complete::STATEMENTS,
         inspect::STATEMENTS,
         run::STATEMENTS,

@@ -1,7 +1,9 @@
 //! An event exists if and only if its transaction commits, and its bytes are kept.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
-use postrider::{Bus, Code, Error, Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Tx, Witness, contract};
+use postrider::{
+    Bus, Code, Error, Jobs, NewEvent, NewJob, Payload, PgJobs, Recorder, Resolution, Tx, Witness, contract,
+};
 use postrider_testkit::TestDb;
 use sqlx::PgPool;
 
@@ -194,7 +196,7 @@ async fn b7_both_doors_refuse_the_same_names() {
 async fn c50_a_refusal_before_any_statement_leaves_the_transaction_usable() {
     let db = TestDb::fresh().await;
     declare(db.pool()).await;
-    let jobs = Jobs::new(db.pool().clone());
+    let jobs = PgJobs::new(db.pool().clone());
     let mut tx = db.pool().begin().await.unwrap();
     let bad_subject = NewEvent::new("order.paid", "", Payload::parse("{}").unwrap());
     Recorder::new().record(&mut *tx, &bad_subject).await.unwrap_err();
@@ -277,7 +279,7 @@ async fn f08_jobs_tell_of_their_transaction_as_events_do_and_so_does_what_met_an
     for commits in [true, false] {
         let mut tx = db.pool().begin().await.unwrap();
         let jobs = [NewJob::new("mail.send", Payload::of(&1).unwrap())];
-        let made = Jobs::new(db.pool().clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
+        let made = PgJobs::new(db.pool().clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
         let met = recorder.record(&mut *tx, &keyed).await.unwrap();
         assert_eq!(met.id, first.id);
         for witness in [Witness::from(&made[0]), Witness::from(&met)] {

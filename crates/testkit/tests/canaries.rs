@@ -100,13 +100,13 @@ async fn book(stage: &Stage, ms: u64) {
 /// `postrider.finish` as a table with a state column would tempt one to write it: whoever says that a job is complete, it is.
 const FINISH_WITHOUT_A_FENCE: &str = "alter function postrider.finish set schema ledger;
 create function postrider.finish(
-    worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]
+    worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[] default null
 ) returns table (lease bigint, id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
     delete from postrider.done d using unnest(finish.ids, finish.outcomes) t (id, outcome)
      where t.outcome = 1 and d.class = (t.id & 3)::smallint and d.id = t.id;
-    return query select f.lease, f.id from ledger.finish(worker, leases, ids, outcomes, delays_ms, reasons) f;
+    return query select f.lease, f.id from ledger.finish(worker, leases, ids, outcomes, delays_ms, reasons, outputs) f;
     return query insert into postrider.done as made (class, id, lease, state, ended_as, attempt)
         select (t.id & 3)::smallint, t.id, t.lease, 2, 1, 1 from unnest(finish.leases, finish.ids, finish.outcomes) t (lease, id, outcome)
          where t.outcome = 1 and not exists (select from postrider.done d where d.class = (t.id & 3)::smallint and d.id = t.id)

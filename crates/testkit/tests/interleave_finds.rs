@@ -150,7 +150,7 @@ async fn a_mistake_in_a_function_is_found() {
 /// As `postrider.finish`, but whoever names the lease may end its jobs, whether it holds them open or not.
 const FINISH_WITHOUT_FENCE: &str = "
 create or replace function postrider.finish(
-    worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[]
+    worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[] default null
 ) returns table (lease bigint, id bigint) language plpgsql as $$
 #variable_conflict use_column
 begin

@@ -84,7 +84,7 @@ async fn l3_claims_share_what_is_ready_and_never_wait() {
 /// The number that the next lease is to have is taken by a row that nobody sees: a claim then waits with its jobs in hand.
 fn take_the_next_lease_number() -> Step {
     sql("insert into postrider.lease select last_value + 1, gen_random_uuid(), 1, now(), 'q', '{}', '{}', '{}', '{}', '{}', '{}',
-                '{}', null, '{}' from postrider.lease_id")
+                '{}', null, false, '{}' from postrider.lease_id")
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use postrider::{
-    Bus, Error, Jobs, Kind, NewEvent, NewJob, Payload, Recorder, Resolution, Statement, Subscription, Witness,
+    Bus, Error, Jobs, Kind, NewEvent, NewJob, Payload, PgJobs, Recorder, Resolution, Statement, Subscription, Witness,
 };
 use postrider_testkit::proxy::{At, Cut, Fault, Proxy, Script};
 use postrider_testkit::{TestDb, until};
@@ -171,7 +171,7 @@ async fn finish(connection: &mut PgConnection, lease: i64, ids: Vec<i64>) -> sql
     let reasons: Vec<Option<String>> = vec![None, Some("e".into()), None, Some("r".into()), Some("x".into()), None];
     let query = statement("sql/finish.sql").query().bind(ME).bind(vec![lease; 6]).bind(ids);
     let outcomes: Vec<i16> = (1..=6).collect();
-    let query = query.bind(outcomes).bind(vec![60_000_i64; 6]).bind(reasons);
+    let query = query.bind(outcomes).bind(vec![60_000_i64; 6]).bind(reasons).bind(None::<Vec<String>>);
     Ok(query.fetch_all(connection).await?.len())
 }
 
@@ -197,7 +197,7 @@ impl Op {
     async fn run(self, options: &PgConnectOptions, known: &Known) -> Told {
         if let Self::EnqueueAlone(n) = self {
             let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(SOON).connect_lazy_with(options.clone());
-            return Jobs::new(pool).enqueue(None, &jobs(n)).await.into();
+            return PgJobs::new(pool).enqueue(None, &jobs(n)).await.into();
         }
         let Ok(mut connection) = options.connect().await else { return Told::NotDone };
         let c = &mut connection;
@@ -263,7 +263,7 @@ async fn beside_a_row(connection: &mut PgConnection, op: Op) -> Told {
         Recorder::new().record(&mut *tx, &event(None)).await.map(|recorded| Witness::from(&recorded))
     } else {
         let pool = PgPoolOptions::new().connect_lazy_with(PgConnectOptions::new());
-        Jobs::new(pool).enqueue(Some(&mut *tx), &jobs(2)).await.map(|enqueued| Witness::from(&enqueued[0]))
+        PgJobs::new(pool).enqueue(Some(&mut *tx), &jobs(2)).await.map(|enqueued| Witness::from(&enqueued[0]))
     };
     let Ok(witness) = witness else { return Told::NotDone };
     if tx.commit().await.is_ok() { Told::Done } else { Told::Unknown(Some(witness)) }
@@ -514,7 +514,7 @@ async fn what_was_refused_or_found_no_connection_was_not_done_and_says_so() {
     let stage = Stage::set().await;
     let (_, before) = stage.seed(Op::EnqueueAlone(1)).await;
     let pool = PgPoolOptions::new().max_connections(1).connect_with(stage.through()).await.unwrap();
-    let jobs_of = Jobs::new(pool.clone());
+    let jobs_of = PgJobs::new(pool.clone());
     let refused = jobs_of.enqueue(None, &[NewJob::new("no.such", Payload::of(&()).unwrap())]).await.unwrap_err();
     assert!(!refused.is_unknown() && !refused.is_transient(), "{refused:?}");
     stage.proxy.refuse(true);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use postrider::{Jobs, NewEvent, NewJob, Payload, Recorder, Resolution, Witness};
+use postrider::{Jobs, NewEvent, NewJob, Payload, PgJobs, Recorder, Resolution, Witness};
 use postrider_testkit::{Fixture, Process, Signal, TestServer, fixture, until};
 use rustix::process::{Pid, kill_process};
 use sqlx::PgPool;
@@ -175,7 +175,7 @@ async fn record(pool: &PgPool) -> (sqlx::Transaction<'static, sqlx::Postgres>, [
     let event = NewEvent::new("order.made", "order/1", Payload::of(&1).unwrap());
     let recorded = Recorder::new().record(&mut *tx, &event).await.unwrap();
     let jobs = [NewJob::new("note.booking", Payload::of(&1).unwrap())];
-    let made = Jobs::new(pool.clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
+    let made = PgJobs::new(pool.clone()).enqueue(Some(&mut *tx), &jobs).await.unwrap();
     (tx, [Witness::from(&recorded), made.first().unwrap().into()])
 }
 

@@ -6,17 +6,21 @@ mod task;
 
 use std::time::Duration;
 
-use crate::job::Job;
+use postrider_contract::Payload;
+
 use crate::pg::Statement;
 
+pub(crate) use pg::finish;
 pub(crate) use task::{Flush, run};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
 /// How an attempt ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ended {
-    Completed,
+    Completed(Option<Payload>),
+    /// In a transaction of the application: there is nothing left to write.
+    Committed,
     Failed {
         wait: Duration,
         error: String,
@@ -26,20 +30,18 @@ pub(crate) enum Ended {
     Exhausted {
         error: String,
     },
+    /// Put off until it was too old.
+    Aged {
+        error: String,
+    },
     /// Given back, with its attempt.
     Released,
 }
 
 /// An ended attempt under its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) lease: i64,
     pub(crate) id: i64,
     pub(crate) ended: Ended,
-}
-
-impl Outcome {
-    pub(crate) fn of(job: &Job, ended: Ended) -> Self {
-        Self { lease: job.lease, id: job.key, ended }
-    }
 }

@@ -15,7 +15,7 @@ pub(super) const STATEMENTS: &[&Statement] = &[&FINISH];
 const ERROR_BYTES_MAX: usize = 8_192;
 
 /// Tells outcomes; answers with those that counted. The others came from a lease that does not hold them any more.
-pub(super) async fn finish(
+pub(crate) async fn finish(
     connection: &mut PgConnection,
     worker: Uuid,
     outcomes: &[Outcome],
@@ -30,6 +30,7 @@ pub(super) async fn finish(
         .bind(parts.iter().map(|p| p.0).collect::<Vec<_>>())
         .bind(parts.iter().map(|p| p.1).collect::<Vec<_>>())
         .bind(parts.into_iter().map(|p| p.2).collect::<Vec<_>>())
+        .bind(outcomes.iter().map(output).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
         .map_err(failed)?;
@@ -39,12 +40,20 @@ pub(super) async fn finish(
 fn parts(ended: &Ended) -> (i16, i64, Option<String>) {
     let ms = |wait: &Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
     match ended {
-        Ended::Completed => (1, 0, None),
+        Ended::Completed(_) | Ended::Committed => (1, 0, None),
         Ended::Failed { wait, error } => (2, ms(wait), Some(storable(error))),
         Ended::Snoozed(wait) => (3, ms(wait), None),
         Ended::Refused(reason) => (4, 0, Some(storable(reason))),
         Ended::Exhausted { error } => (5, 0, Some(storable(error))),
         Ended::Released => (6, 0, None),
+        Ended::Aged { error } => (7, 0, Some(storable(error))),
+    }
+}
+
+fn output(outcome: &Outcome) -> Option<String> {
+    match &outcome.ended {
+        Ended::Completed(output) => output.as_ref().map(|output| output.as_str().to_owned()),
+        _ => None,
     }
 }
 

@@ -49,7 +49,12 @@ pub(crate) async fn run(
         if received == 0 {
             break;
         }
-        tell(&flush, &mut link, std::mem::take(&mut batch)).await;
+        for outcome in batch.extract_if(.., |outcome| outcome.ended == Ended::Committed) {
+            (flush.told)(&outcome, true);
+        }
+        if !batch.is_empty() {
+            tell(&flush, &mut link, std::mem::take(&mut batch)).await;
+        }
     }
     link.close().await;
 }
@@ -85,6 +90,8 @@ async fn alone(flush: &Flush, link: &mut Link, mut outcome: Outcome, failure: Er
         Ended::Failed { wait, .. } => Ended::Failed { wait, error: text },
         Ended::Refused(_) => Ended::Refused(text),
         Ended::Exhausted { .. } => Ended::Exhausted { error: text },
+        Ended::Aged { .. } => Ended::Aged { error: text },
+        Ended::Completed(_) => Ended::Completed(None),
         other => other,
     };
     outcome.ended = stripped;

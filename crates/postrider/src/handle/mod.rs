@@ -3,20 +3,26 @@
 //! No transaction and no connection of ours is held while a handler runs. A handler only classifies; when to try again is the
 //! job layer's decision.
 
+mod attempt;
 mod registry;
 mod running;
 mod task;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use postrider_contract::Verdict;
+use postrider_contract::{Payload, Verdict};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{BoxError, Fut};
-use crate::job::Job;
-use crate::pg::Tx;
+use crate::clock::Clock;
+use crate::error::{BoxError, Error, Fut};
+use crate::pg::{Statement, Tx};
+use crate::port::{Attempt, Completion, Job};
 
+pub(crate) const STATEMENTS: &[&Statement] = &[&attempt::PART];
+
+pub(crate) use attempt::{Handled, Told};
 pub(crate) use registry::{QueueHook, Registered, Registry};
 pub(crate) use running::Running;
 pub(crate) use task::{Dispatcher, Spawn};
@@ -24,20 +30,46 @@ pub(crate) use task::{Dispatcher, Spawn};
 /// The future of a handler.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Verdict, BoxError>> + Send + 'a>>;
 
-/// What an attempt may ask about itself.
+/// What an attempt may ask about itself, and tell.
 #[derive(Debug, Clone)]
 pub struct Context {
     stop: CancellationToken,
+    deadline: Duration,
+    clock: Clock,
+    attempt: Arc<dyn Attempt>,
 }
 
 impl Context {
-    pub(crate) fn new(stop: CancellationToken) -> Self {
-        Self { stop }
+    /// For an engine: an attempt that ends when `stop` is cancelled, at `deadline` of `clock` at the latest.
+    pub fn new(stop: CancellationToken, deadline: Duration, clock: Clock, attempt: Arc<dyn Attempt>) -> Self {
+        Self { stop, deadline, clock, attempt }
     }
 
-    /// Cancelled when the attempt is to end: its time is over, its lease is lost, or the process stops and the grace has passed.
+    /// Cancelled when the attempt is to end: its time is over, its job is cancelled, its lease is lost, or the process stops and the grace has
+    /// passed. A handler that has not ended a second later is dropped where it waits.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+
+    /// How much time the attempt has left.
+    pub fn left(&self) -> Duration {
+        self.deadline.saturating_sub(self.clock.monotonic())
+    }
+
+    /// Begins a transaction in which effects, follow-ups and the end of the attempt commit together. After [`Completion::commit`] what the
+    /// handler answers does not count any more.
+    pub async fn begin(&self) -> Result<Completion, Error> {
+        Completion::begin(Arc::clone(&self.attempt)).await
+    }
+
+    /// Tells how far the attempt has come, in percent and words: readable within a beat, while it runs. The last word counts.
+    pub fn progress(&self, percent: u8, note: &str) {
+        self.attempt.progress(percent.min(100), note);
+    }
+
+    /// Leaves an output, which is kept if the attempt completes; the last one counts. Refused above 64 KiB.
+    pub fn output(&self, output: Payload) -> Result<(), Error> {
+        self.attempt.output(output)
     }
 }
 

@@ -6,8 +6,9 @@ use postrider_contract::Retry;
 
 use super::Handler;
 use crate::error::Fut;
-use crate::job::{ClaimHook, Job};
+use crate::job::ClaimHook;
 use crate::pg::Tx;
+use crate::port::Job;
 
 /// A handler with what its kind says of it.
 #[derive(Clone)]
@@ -16,6 +17,7 @@ pub(crate) struct Registered {
     pub(crate) queue: String,
     pub(crate) timeout: Duration,
     pub(crate) retry: Retry,
+    pub(crate) max_age: Duration,
 }
 
 /// The handlers of this process by kind.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::job::Job;
+use crate::port::Job;
 
 /// The attempts that run in this process.
 #[derive(Debug, Default)]
@@ -83,6 +83,21 @@ impl Running {
     /// How many attempts were given back because the process stops.
     pub(crate) fn given_back(&self) -> usize {
         self.given_back.load(Ordering::Relaxed)
+    }
+
+    /// An attempt goes on under another lease.
+    pub(crate) fn moved(&self, from: (i64, i64), to: (i64, i64)) {
+        let mut running = self.lock();
+        if let Some(attempt) = running.remove(&from) {
+            running.insert(to, attempt);
+        }
+    }
+
+    /// Cancels one attempt, because its job is to be cancelled. True if it was there and had not been told.
+    pub(crate) fn cancel(&self, lease: i64, id: i64) -> bool {
+        let running = self.lock();
+        let attempt = running.get(&(lease, id)).filter(|attempt| !attempt.stop.is_cancelled());
+        attempt.inspect(|attempt| attempt.stop.cancel()).is_some()
     }
 
     /// Cancels the attempts of a lease that is gone; answers how many there were.

@@ -7,19 +7,24 @@ use futures_util::FutureExt;
 use postrider_contract::Verdict;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use super::attempt::Native;
 use super::running::{End, Stuck};
-use super::{Context, Registered, Registry, Running};
+use super::{Context, Handled, Registered, Registry, Running};
 use crate::clock::{Clock, Dice};
 use crate::complete::{Ended, Outcome};
 use crate::error::BoxError;
-use crate::job::{Claims, Job, Next, after_failure};
+use crate::job::{Claims, Next, after_failure};
+use crate::port::{Attempt, Job};
 
 /// How far past its timeout an attempt may be before it is told as stuck: a dropped future ends at once, a blocked thread does not.
 const STUCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a handler that was told to stop may take to end by itself; then it is dropped where it waits.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts a task under the supervisor.
 pub(crate) type Spawn = Arc<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
@@ -28,6 +33,7 @@ pub(crate) type Spawn = Arc<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + S
 pub(crate) struct Dispatcher {
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
+    pub(crate) handled: Arc<Handled>,
     /// Bounded by the slots: a job holds one until its outcome is here.
     pub(crate) outcomes: UnboundedSender<Outcome>,
     pub(crate) clock: Clock,
@@ -39,16 +45,28 @@ impl Claims for Dispatcher {
     fn dispatch(&self, job: Job, slot: OwnedSemaphorePermit) {
         let Some(registered) = self.registry.get(&job.kind).cloned() else {
             // cannot be: a claim names the kinds of this registry
-            let _ = self.outcomes.send(Outcome::of(&job, Ended::Released));
+            let _ = self.outcomes.send(Outcome { lease: job.lease, id: job.key, ended: Ended::Released });
             return;
         };
         let stop = CancellationToken::new();
-        self.running.begin(&job, stop.clone(), self.clock.monotonic() + registered.timeout);
-        let (running, outcomes, dice) = (Arc::clone(&self.running), self.outcomes.clone(), self.dice.clone());
+        let began = self.clock.monotonic();
+        let deadline = began + registered.timeout;
+        self.running.begin(&job, stop.clone(), deadline);
+        let running = Arc::clone(&self.running);
+        let native = Arc::new(Native::new(Arc::clone(&self.handled), Arc::clone(&running), &job));
+        let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>);
+        let (outcomes, dice, clock) = (self.outcomes.clone(), self.dice.clone(), self.clock.clone());
         (self.spawn)(Box::pin(async move {
-            let ended = attempt(&job, &registered, stop, &dice).await;
-            if let Some(ended) = counted(&running, &job, ended) {
-                let _ = outcomes.send(Outcome::of(&job, ended));
+            let ended = attempt(&job, &registered, &cx, &dice).await;
+            let ended = match ended {
+                _ if native.is_committed() => Ended::Committed,
+                Ended::Completed(_) => Ended::Completed(native.take_output()),
+                Ended::Snoozed(wait) => snoozed(&job, &registered, wait, clock.monotonic().saturating_sub(began)),
+                ended => ended,
+            };
+            let lease = native.lease();
+            if let Some(ended) = counted(&running, (lease, job.key), ended) {
+                let _ = outcomes.send(Outcome { lease, id: job.key, ended });
             }
             drop(slot);
         }));
@@ -56,8 +74,10 @@ impl Claims for Dispatcher {
 }
 
 /// An attempt that was told as stuck or given back has no say any more; one that failed because the process stops is given back.
-fn counted(running: &Running, job: &Job, ended: Ended) -> Option<Ended> {
-    match (running.end(job.lease, job.key), ended) {
+fn counted(running: &Running, (lease, id): (i64, i64), ended: Ended) -> Option<Ended> {
+    match (running.end(lease, id), ended) {
+        // what has committed has committed
+        (_, Ended::Committed) => Some(Ended::Committed),
         (End::Told, _) => None,
         (End::Interrupted, Ended::Failed { .. } | Ended::Exhausted { .. }) => {
             running.give_back();
@@ -67,19 +87,45 @@ fn counted(running: &Running, job: &Job, ended: Ended) -> Option<Ended> {
     }
 }
 
-async fn attempt(job: &Job, registered: &Registered, stop: CancellationToken, dice: &Dice) -> Ended {
-    let cx = Context::new(stop.clone());
-    let handled = AssertUnwindSafe(registered.handler.handle(job, &cx)).catch_unwind();
+/// A handler that puts its job off for ever must not keep it alive for ever. The age is counted by the database's clock up to the claim.
+fn snoozed(job: &Job, registered: &Registered, wait: Duration, ran: Duration) -> Ended {
+    let waited = job.claimed_at.as_micros().saturating_sub(job.due_at.as_micros());
+    let age = Duration::from_micros(u64::try_from(waited).unwrap_or(0)) + ran;
+    if age + wait <= registered.max_age {
+        return Ended::Snoozed(wait);
+    }
+    warn!(job.id = %job.id, job.kind, "job {} is discarded: it was put off for longer than its kind allows", job.id);
+    Ended::Aged {
+        error: format!("put off until it was too old: the kind's max_age is {} s", registered.max_age.as_secs()),
+    }
+}
+
+async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) -> Ended {
+    let handled = AssertUnwindSafe(registered.handler.handle(job, cx)).catch_unwind();
+    let told = async {
+        cx.stop().cancelled().await;
+        sleep(STOP_PATIENCE).await;
+    };
+    let handled = async {
+        tokio::select! {
+            biased;
+            handled = handled => Some(handled),
+            () = told => None,
+        }
+    };
     let failure: BoxError = match timeout(registered.timeout, handled).await {
-        Ok(Ok(Ok(Verdict::Complete))) => return Ended::Completed,
-        Ok(Ok(Ok(Verdict::Snooze(wait)))) => return Ended::Snoozed(wait),
-        Ok(Ok(Ok(Verdict::Discard(reason)))) => return Ended::Refused(reason),
-        Ok(Ok(Ok(Verdict::Retry { reason, after }))) => return failed(job, registered, (reason, after), dice),
-        Ok(Ok(Ok(unknown))) => format!("answered with a verdict that this version does not know: {unknown:?}").into(),
-        Ok(Ok(Err(error))) => error,
-        Ok(Err(panic)) => format!("panicked: {}", panic_text(panic.as_ref())).into(),
+        Ok(Some(Ok(Ok(Verdict::Complete)))) => return Ended::Completed(None),
+        Ok(Some(Ok(Ok(Verdict::Snooze(wait))))) => return Ended::Snoozed(wait),
+        Ok(Some(Ok(Ok(Verdict::Discard(reason))))) => return Ended::Refused(reason),
+        Ok(Some(Ok(Ok(Verdict::Retry { reason, after })))) => return failed(job, registered, (reason, after), dice),
+        Ok(Some(Ok(Ok(unknown)))) => {
+            format!("answered with a verdict that this version does not know: {unknown:?}").into()
+        }
+        Ok(Some(Ok(Err(error)))) => error,
+        Ok(Some(Err(panic))) => format!("panicked: {}", panic_text(panic.as_ref())).into(),
+        Ok(None) => "was told to stop and did not end by itself".into(),
         Err(_) => {
-            stop.cancel();
+            cx.stop().cancel();
             format!("timed out after {} ms", registered.timeout.as_millis()).into()
         }
     };
@@ -88,7 +134,8 @@ async fn attempt(job: &Job, registered: &Registered, stop: CancellationToken, di
 
 /// What a failed attempt becomes; the next one does not come before `after`.
 fn failed(job: &Job, registered: &Registered, (error, after): (String, Duration), dice: &Dice) -> Ended {
-    match after_failure(&registered.retry, job.attempt, job.max_attempts, dice.roll()) {
+    let retry = job.retry.as_ref().unwrap_or(&registered.retry);
+    match after_failure(retry, job.attempt, job.max_attempts, dice.roll()) {
         Next::Retry(wait) => Ended::Failed { wait: wait.max(after), error },
         Next::Exhausted => {
             warn!(job.id = %job.id, job.kind, attempt = job.attempt, error, "job {} is discarded: its attempts are used up", job.id);

@@ -1,6 +1,7 @@
 //! The operator's view: what waits, what runs, what happened last. In: a pool. Out: small, capped answers; no look scans a hot table.
 
 mod pg;
+mod view;
 
 use postrider_contract::Timestamp;
 use serde::Serialize;
@@ -8,6 +9,8 @@ use sqlx::PgPool;
 
 use crate::error::Error;
 use crate::pg::Statement;
+
+pub(crate) use view::{list, queues, views};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

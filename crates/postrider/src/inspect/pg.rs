@@ -1,6 +1,6 @@
 use sqlx::PgPool;
 
-use super::{EventRow, JobRow, Overview, WorkerRow};
+use super::{EventRow, JobRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
 use crate::error::Error;
 use crate::pg::{Arg, Row, Statement, Tx};
@@ -11,7 +11,8 @@ const JOBS: Statement = crate::statement!("sql/jobs.sql");
 const JOB: Statement = crate::statement!("sql/job.sql");
 const WORKERS: Statement = crate::statement!("sql/workers.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&OVERVIEW, &EVENTS, &JOBS, &JOB, &WORKERS];
+pub(super) const STATEMENTS: &[&Statement] =
+    &[&OVERVIEW, &EVENTS, &JOBS, &JOB, &WORKERS, &view::VIEW, &view::LIST, &view::QUEUES];
 
 const ROWS_MOST: i64 = 200;
 

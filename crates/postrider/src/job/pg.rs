@@ -1,22 +1,22 @@
 use std::time::Duration;
 
-use postrider_contract::{Event, EventId, JobId, Payload, Timestamp};
+use postrider_contract::{Event, EventId, JobId, Payload, Timestamp, Unique};
 use serde::Serialize;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
 use super::probes::Probe;
-use super::{Claimant, Enqueued, Hook, Job, NewJob};
+use super::{Claimant, Hook, retry};
 use crate::error::Error;
 use crate::pg::{Arg, Row, Statement, Tx};
+use crate::port::{Enqueued, Job, NewJob, OnDuplicate};
 
 pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
-const ENQUEUE: Statement = crate::statement!("sql/enqueue.sql");
-const ENQUEUE_MANY: Statement = crate::statement!("sql/enqueue_many.sql");
+pub(super) const ENQUEUE: Statement = crate::statement!("sql/enqueue.sql");
+pub(super) const ENQUEUE_MANY: Statement = crate::statement!("sql/enqueue_many.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&CLAIM, &ENQUEUE, &ENQUEUE_MANY];
-
+/// A job as the element of an array; what is not said stays out, so that most are short.
 #[derive(Serialize)]
 struct Item<'a> {
     kind: &'a str,
@@ -30,29 +30,66 @@ struct Item<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<Timestamp>,
     owner: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_duplicate: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<serde_json::Value>,
+}
+
+impl<'a> Item<'a> {
+    fn of(job: &'a NewJob) -> Self {
+        Self {
+            kind: &job.kind,
+            args: &job.args,
+            queue: job.queue.as_deref(),
+            priority: job.priority,
+            max_attempts: job.max_attempts,
+            run_at: job.run_at,
+            owner: &job.owner,
+            unique_mode: job.unique.map(Unique::name),
+            unique_key: job.unique_key.as_deref(),
+            unique_for: job.unique.and_then(Unique::window_ms).map(interval),
+            on_duplicate: (job.on_duplicate == OnDuplicate::Replace).then_some("replace"),
+            idempotency_key: job.idempotency_key.as_deref(),
+            retry: job.retry.as_ref().map(retry::write),
+        }
+    }
+
+    /// Whether it says more than the plain statement for one job takes.
+    fn is_plain(&self) -> bool {
+        self.unique_mode.is_none()
+            && self.unique_key.is_none()
+            && self.on_duplicate.is_none()
+            && self.idempotency_key.is_none()
+            && self.retry.is_none()
+    }
+}
+
+/// Milliseconds as Postgres reads an interval.
+fn interval(ms: u64) -> String {
+    format!("{ms} milliseconds")
 }
 
 /// Jobs in one call: bounds the memory of the statement.
 const ENQUEUE_MOST: usize = 1_000;
 
-pub(super) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
-    if let [job] = jobs {
+pub(crate) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    if let [job] = jobs
+        && Item::of(job).is_plain()
+    {
         return enqueue_one(tx, job).await;
     }
     let mut answers = Vec::with_capacity(jobs.len());
     for chunk in jobs.chunks(ENQUEUE_MOST) {
-        let items: Vec<Item<'_>> = chunk
-            .iter()
-            .map(|job| Item {
-                kind: &job.kind,
-                args: &job.args,
-                queue: job.queue.as_deref(),
-                priority: job.priority,
-                max_attempts: job.max_attempts,
-                run_at: job.run_at,
-                owner: &job.owner,
-            })
-            .collect();
+        let items: Vec<Item<'_>> = chunk.iter().map(Item::of).collect();
         let text = Payload::of_trusted(&items)?;
         for row in tx.run(&ENQUEUE_MANY, &[Arg::Text(text.as_str())]).await? {
             answers.push(enqueued(&ENQUEUE_MANY, &row)?);
@@ -80,13 +117,18 @@ async fn enqueue_one(tx: &mut dyn Tx, job: &NewJob) -> Result<Vec<Enqueued>, Err
 
 fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error> {
     let wrong = |column, expected| Error::Row { statement: statement.name, column, expected };
-    let xid = row.text(2)?.parse().map_err(|_| wrong(2, "a transaction id"))?;
-    let told_at = row.text(3)?.parse().map_err(|_| wrong(3, "microseconds"))?;
-    let told_at = Timestamp::from_micros(told_at);
-    Ok(Enqueued { id: JobId::new(row.text(0)?), fresh: row.text(1)? == "true", xid, told_at })
+    let xid = row.text(3)?.parse().map_err(|_| wrong(3, "a transaction id"))?;
+    let told_at = Timestamp::from_micros(row.int(4)?);
+    Ok(Enqueued {
+        id: JobId::new(row.text(0)?),
+        fresh: row.text(1)? == "true",
+        replaced: row.text(2)? == "true",
+        xid,
+        told_at,
+    })
 }
 
-pub(super) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+pub(crate) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
     if jobs.len() <= ENQUEUE_MOST {
         let mut connection = pool.acquire().await.map_err(Error::Connection)?;
         return enqueue(&mut *connection, jobs).await;
@@ -182,6 +224,9 @@ fn job(row: &PgRow, lease: i64, queue: &str) -> Result<Job, sqlx::Error> {
         owner: row.try_get(7)?,
         created_at: Timestamp::from_micros(row.try_get(8)?),
         args: Payload::trusted(row.try_get::<String, _>(9)?),
+        claimed_at: Timestamp::from_micros(row.try_get(19)?),
+        due_at: Timestamp::from_micros(row.try_get(20)?),
+        retry: row.try_get::<Option<String>, _>(21)?.as_deref().and_then(retry::read),
         subscription: row.try_get(10)?,
         queue: queue.to_owned(),
         event,

@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::probes::{Look, Probes};
-use super::{Claimant, Holdings, Hook, Job, decide, pg};
+use super::{Claimant, Holdings, Hook, decide, pg};
 use crate::pg::{Link, Wake};
+use crate::port::Job;
 
 /// Jobs in one claim: enough to spread the cost of its commit.
 const BATCH_MOST: usize = 200;

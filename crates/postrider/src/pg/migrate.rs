@@ -60,7 +60,9 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(6, "0006_tick", Core),
     migration!(7, "0007_relay", Core),
     migration!(8, "0008_housekeep", Core),
+    migration!(9, "0009_unique", Core),
     migration!(10, "0010_webhook", Webhook),
+    migration!(11, "0011_act", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");

@@ -20,7 +20,7 @@ pub(super) fn next(pass: Pass, quiet: u32, listening: bool) -> Next {
     if pass.more {
         return Next::Again;
     }
-    job::pause(quiet, listening && !pass.open_writers).map_or(Next::Hint, Next::After)
+    job::idle_pause(quiet, listening && !pass.open_writers).map_or(Next::Hint, Next::After)
 }
 
 #[cfg(test)]

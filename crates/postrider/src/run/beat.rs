@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Settings;
 use super::figures::Counters;
-use super::pg::{self, Answer, Beat, Report};
+use super::pg::{self, Answer, Beat, Cancel, Progress, Report};
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::handle::Dispatcher;
@@ -137,6 +137,7 @@ impl Beater {
 
     fn report(&self, dead: Vec<(Uuid, i64)>) -> Report {
         let (settled, held) = self.holdings.snapshot();
+        let told = self.dispatcher.handled.told.take();
         Report {
             app: self.app.clone(),
             version: env!("CARGO_PKG_VERSION"),
@@ -146,6 +147,7 @@ impl Beater {
             kinds: self.kinds.clone(),
             held,
             settled,
+            progress: told.into_iter().map(progress).collect(),
             dead: dead.into_iter().map(|(worker, beat)| Beat { worker, beat }).collect(),
         }
     }
@@ -155,6 +157,11 @@ impl Beater {
             let cancelled = self.dispatcher.running.lose(lease);
             if cancelled > 0 {
                 warn!(lease, "lease {lease} was lost: {cancelled} attempts are cancelled");
+            }
+        }
+        for &Cancel { lease, id } in answer.cancel.iter().flatten() {
+            if self.dispatcher.running.cancel(lease, id) {
+                info!(job.id = id, "job {id} is cancelled: its handler is told");
             }
         }
         if answer.handed_back > 0 {
@@ -170,6 +177,11 @@ impl Beater {
             }
         }
     }
+}
+
+/// Progress as a beat tells it: a note without the NUL that Postgres cannot hold.
+fn progress(((lease, id), (percent, note)): ((i64, i64), (u8, String))) -> Progress {
+    Progress { id, lease, percent, note: note.replace('\0', "\\0") }
 }
 
 /// The name of this machine, for the operator's eye only.

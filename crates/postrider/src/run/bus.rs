@@ -1,17 +1,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sqlx::PgPool;
 
 use super::figures::{Counters, Figures};
-use super::{Running, Settings};
+use super::native::CAPABILITIES;
+use super::{PgInspector, PgJobs, Running, Settings};
 use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
-use crate::error::Error;
+use crate::error::{Error, Fut};
 use crate::handle::Registry;
-use crate::job::Jobs;
+use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
 use crate::record::Recorder;
 
 /// Everything of one application, wired: what it declares, what it handles, and the pool that it uses.
@@ -24,7 +26,9 @@ pub struct Bus {
     pub(super) clock: Clock,
     pub(super) dice: Dice,
     pub(super) counters: Arc<Counters>,
+    jobs: Arc<PgJobs>,
     started: AtomicBool,
+    running: Mutex<Option<Running>>,
 }
 
 impl fmt::Debug for Bus {
@@ -53,6 +57,8 @@ impl Bus {
 
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
+            jobs: Arc::new(PgJobs::new(parts.pool.clone())),
+            running: Mutex::default(),
             pool: parts.pool,
             app: parts.app,
             registry: Arc::new(parts.registry),
@@ -71,8 +77,13 @@ impl Bus {
     }
 
     /// Enqueues jobs, in the caller's transaction or in one of its own.
-    pub fn jobs(&self) -> Jobs {
-        Jobs::new(self.pool.clone())
+    pub fn jobs(&self) -> Arc<dyn Jobs> {
+        Arc::clone(&self.jobs) as Arc<dyn Jobs>
+    }
+
+    /// Looks at jobs.
+    pub fn inspector(&self) -> Arc<dyn Inspector> {
+        Arc::new(PgInspector::new(self.pool.clone()))
     }
 
     /// What this process has done so far.
@@ -86,5 +97,37 @@ impl Bus {
             return Err(Error::AlreadyStarted);
         }
         Running::start(self)
+    }
+}
+
+impl Runtime for Bus {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn jobs(&self) -> Arc<dyn Jobs> {
+        Self::jobs(self)
+    }
+
+    fn inspector(&self) -> Arc<dyn Inspector> {
+        Self::inspector(self)
+    }
+
+    fn start(&self) -> Fut<'_, ()> {
+        Box::pin(async move {
+            let running = Self::start(self)?;
+            *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            Ok(())
+        })
+    }
+
+    fn stop(&self, grace: Duration) -> Fut<'_, Stopped> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            match running {
+                Some(running) => Ok(running.stop(grace).await),
+                None => Err(Error::NotRunning),
+            }
+        })
     }
 }

@@ -49,10 +49,10 @@ impl Counters {
     pub(super) fn told(&self, outcome: &Outcome, fresh: bool) {
         let counter = match outcome.ended {
             _ if !fresh => &self.stale,
-            Ended::Completed => &self.completed,
+            Ended::Completed(_) | Ended::Committed => &self.completed,
             Ended::Failed { .. } => &self.retried,
             Ended::Snoozed(_) => &self.snoozed,
-            Ended::Refused(_) | Ended::Exhausted { .. } => &self.discarded,
+            Ended::Refused(_) | Ended::Exhausted { .. } | Ended::Aged { .. } => &self.discarded,
             Ended::Released => &self.released,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -5,8 +5,10 @@ mod beat;
 mod bus;
 mod figures;
 mod housekeep;
+mod native;
 mod pg;
 mod running;
+mod wait;
 mod watch;
 
 use std::time::Duration;
@@ -16,7 +18,8 @@ use crate::pg::Statement;
 pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
-pub use running::{Running, Stopped};
+pub use native::{PgInspector, PgJobs};
+pub use running::Running;
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

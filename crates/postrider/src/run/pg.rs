@@ -23,6 +23,23 @@ pub(super) struct Report {
     pub(super) held: Vec<i64>,
     pub(super) settled: i64,
     pub(super) dead: Vec<Beat>,
+    pub(super) progress: Vec<Progress>,
+}
+
+/// What a handler told.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Progress {
+    pub(super) id: i64,
+    pub(super) lease: i64,
+    pub(super) percent: u8,
+    pub(super) note: String,
+}
+
+/// An attempt whose job is to be cancelled.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct Cancel {
+    pub(super) lease: i64,
+    pub(super) id: i64,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -35,6 +52,7 @@ pub(super) struct Beat {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Answer {
     pub(super) lost: Vec<i64>,
+    pub(super) cancel: Option<Vec<Cancel>>,
     pub(super) handed_back: u64,
     pub(super) rescued: u64,
     pub(super) others: Vec<Beat>,

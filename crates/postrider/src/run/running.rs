@@ -16,24 +16,16 @@ use super::beat::{Beater, Due};
 use super::{Bus, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
-use crate::handle::{Dispatcher, QueueHook, Running as Attempts, Spawn};
+use crate::handle::{Dispatcher, Handled, QueueHook, Running as Attempts, Spawn, Told};
 use crate::job::{self, Claimant, Claimer, Claims, Holdings};
 use crate::pg::{Doubts, Link, Wake, listen};
+use crate::port::Stopped;
 use crate::relay;
 
 /// How long a cancelled attempt may take to end by itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// How long the last outcomes and the goodbye may take.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// How a stop went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
-    /// Every attempt ended within the grace.
-    Drained,
-    /// So many attempts did not; their jobs were given back with their attempts.
-    Abandoned(usize),
-}
 
 /// A bus at work. Dropped without [`Running::stop`], it stops claiming and its attempts are cut; the next worker gets them.
 pub struct Running {
@@ -73,6 +65,12 @@ impl Running {
         let dispatcher = Arc::new(Dispatcher {
             registry: Arc::clone(&bus.registry),
             running: Arc::new(Attempts::default()),
+            handled: Arc::new(Handled {
+                worker,
+                pool: bus.pool.clone(),
+                holdings: Arc::clone(&holdings),
+                told: Told::default(),
+            }),
             outcomes: sender,
             clock: bus.clock.clone(),
             dice: bus.dice.clone(),

@@ -1,0 +1,275 @@
+-- Uniqueness: jobs that are alike are one job, for as long as their mode says.
+-- Locks: rows of uniq. Producers wait for each other there; claim and finish never wait, they pass by what is held.
+-- By hand on a large table: nothing.
+
+-- One row for each group of jobs that are alike. job: the one that a duplicate is answered with; null while it has been claimed and its
+-- mode lets the next one in. running: the one that was claimed.
+-- mode: 1 while_waiting, 2 until_done, 3 for_ever, 4 within, 5 one_running_one_waiting, 6 an idempotency key.
+create table postrider.uniq (
+    hash    bytea    not null primary key,
+    mode    smallint not null,
+    job     bigint,
+    running bigint,
+    until   timestamptz
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+create index uniq_expired on postrider.uniq (until) where until is not null;
+
+-- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again
+create table postrider.unsettled (
+    id bigint not null primary key
+);
+
+create function postrider.unique_mode_no(mode text) returns smallint
+language sql immutable set search_path = pg_catalog, pg_temp
+return array_position(array['while_waiting', 'until_done', 'for_ever', 'within', 'one_running_one_waiting'], mode)::smallint;
+
+-- Checks the options of a job that may be one with a job like it, and its own retry schedule. Refuses with PR005.
+create function postrider.check_alike(
+    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json
+) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if unique_mode is not null and unique_mode <> 'none' and postrider.unique_mode_no(unique_mode) is null then
+        perform postrider.refuse('PR005', 'unique_mode', format('%L is not a mode', left(unique_mode, 80)),
+            'use while_waiting, until_done, within, for_ever, one_running_one_waiting or none');
+    elsif unique_key is not null and octet_length(unique_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'unique_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
+    elsif idempotency_key is not null and octet_length(idempotency_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'idempotency_key', 'a key is 1 to 200 bytes', 'use a shorter key');
+    elsif (unique_mode = 'within') is distinct from (unique_for is not null) and (unique_mode is not null or unique_for is not null) then
+        perform postrider.refuse('PR005', 'unique_for', 'a window belongs to the mode within, and that mode needs one',
+            'give unique_mode within and unique_for together');
+    elsif unique_for <= interval '0' or unique_for > interval '3660 days' then
+        perform postrider.refuse('PR005', 'unique_for', 'it is not a window', 'use more than nothing and at most ten years');
+    elsif on_duplicate is not null and on_duplicate not in ('keep', 'replace') then
+        perform postrider.refuse('PR005', 'on_duplicate', format('%L is not known', left(on_duplicate, 80)), 'use keep or replace');
+    end if;
+    perform postrider.check_retry(retry);
+end $$;
+
+-- A retry schedule is {"first_ms", "most_ms"} or {"steps_ms": […]}. Refuses with PR005.
+create function postrider.check_retry(retry json) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    ok boolean := retry is null;
+begin
+    if not ok and octet_length(retry::text) <= 4096 and json_typeof(retry) = 'object' then
+        ok := case
+            when retry ->> 'first_ms' is not null and retry ->> 'most_ms' is not null
+                then retry ->> 'first_ms' ~ '^[0-9]{1,13}$' and retry ->> 'most_ms' ~ '^[0-9]{1,13}$'
+            when json_typeof(retry -> 'steps_ms') = 'array' then
+                (select count(*) > 0 and bool_and(s ~ '^[0-9]{1,13}$') from json_array_elements_text(retry -> 'steps_ms') s)
+            else false end;
+    end if;
+    if not ok then
+        perform postrider.refuse('PR005', 'retry', 'it is not a retry schedule',
+            'send {"first_ms": 1000, "most_ms": 60000} or {"steps_ms": [1000, 5000]}');
+    end if;
+end $$;
+
+-- What tells jobs apart. jsonb has one order of keys and one way to write a number.
+create function postrider.unique_hash(mode smallint, kind text, owner text, key text, args json) returns bytea
+language sql stable set search_path = pg_catalog, pg_temp
+return substring(sha256(convert_to(concat_ws(E'\n', mode, case when mode = 6 then '' else kind end, owner,
+    case when key is null then 'args' else 'key' end, coalesce(key, args::jsonb::text)), 'UTF8')) for 16);
+
+-- The job that stands for all that are alike: `id` if it is the first, or the one that was there. Waits for a producer that is adding one and
+-- has not committed. What it answers with cannot be claimed before the caller's transaction ends, in the modes where that matters: else a
+-- change that the caller makes could be missed by the run that it counts on.
+create function postrider.take_unique(hash bytea, mode smallint, id bigint, until timestamptz) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    u postrider.uniq;
+begin
+    loop
+        select * into u from postrider.uniq x where x.hash = take_unique.hash;
+        if not found then
+            insert into postrider.uniq (hash, mode, job, until)
+            values (take_unique.hash, take_unique.mode, take_unique.id, take_unique.until) on conflict do nothing;
+            if found then
+                return id;
+            end if;
+            continue;
+        end if;
+        if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
+            if mode in (1, 5) then
+                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
+                continue when not found;
+            end if;
+            return u.job;
+        end if;
+        update postrider.uniq x set job = take_unique.id, until = take_unique.until
+         where x.hash = take_unique.hash and x.job is not distinct from u.job and x.until is not distinct from u.until;
+        if found then
+            return id;
+        end if;
+    end loop;
+end $$;
+
+-- Enqueues a job that may be one with a job like it. `new_id` was drawn for it. unique_mode: while_waiting, until_done, within (needs
+-- unique_for), for_ever, one_running_one_waiting, or none against what the kind says; unique_key stands in for the args; on_duplicate
+-- replace gives args and run_at to the job that waits; idempotency_key: the first job with it is the only one for 24 hours.
+create function postrider.enqueue_alike(
+    k postrider.kind, new_id bigint, args json, run_at timestamptz, owner text, unique_mode text, unique_key text, unique_for interval,
+    on_duplicate text, idempotency_key text, retry json
+) returns table (id bigint, fresh boolean, replaced boolean)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_variable
+declare
+    mode smallint;
+    hash bytea;
+    due timestamptz := case when run_at > clock_timestamp() then run_at end;
+    flags smallint := 0;
+begin
+    perform postrider.check_alike(unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry);
+    if unique_mode is null then
+        mode := postrider.unique_mode_no(k.unique_mode);
+        unique_for := k.unique_for_ms * interval '1 millisecond';
+    else
+        mode := postrider.unique_mode_no(unique_mode);
+    end if;
+    if mode is null and (unique_key is not null or on_duplicate is not null) then
+        perform postrider.refuse('PR005', 'unique_mode', 'unique_key and on_duplicate belong to a mode of uniqueness',
+            'give unique_mode as well, here or with the kind');
+    end if;
+    fresh := false;
+    replaced := false;
+    if idempotency_key is not null then
+        id := postrider.take_unique(postrider.unique_hash(6::smallint, '', owner, idempotency_key, null), 6::smallint, new_id,
+            clock_timestamp() + interval '24 hours');
+        if id <> new_id then
+            return next;
+            return;
+        end if;
+    end if;
+    if mode is not null then
+        hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
+        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        if id <> new_id then
+            if idempotency_key is not null then
+                update postrider.uniq x set job = id
+                 where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
+            end if;
+            replaced := coalesce(on_duplicate, 'keep') = 'replace' and postrider.replace_waiting(id, args, due);
+            return next;
+            return;
+        end if;
+        flags := case mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end;
+    end if;
+    id := new_id;
+    fresh := true;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args)
+    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args);
+    if due is null then
+        insert into postrider.ready (queue, priority, share, pos, id, flags) values (k.queue, k.priority, 0, id, id, flags);
+        perform postrider.wake('postrider_job');
+    else
+        insert into postrider.later (run_at, id, queue, priority, share, flags) values (due, id, k.queue, k.priority, 0, flags);
+    end if;
+    return next;
+end $$;
+
+-- The array of postrider.enqueue_many, one by one. Ids follow the array; the groups of the alike are entered in the order of their hashes,
+-- so that two calls that cross do not wait for each other in a circle.
+create function postrider.enqueue_many_alike(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    x record;
+    k postrider.kind;
+    ids bigint[] := '{}';
+    fresh_ones boolean[] := '{}';
+    replaced_ones boolean[] := '{}';
+begin
+    for x in
+        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
+               (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
+               coalesce(t.unique_mode, d.unique_mode) as mode
+          from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
+                json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
+                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
+                json_array_elements(jobs))
+               with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
+                   idempotency_key, retry, job, at)) t
+          left join postrider.kind d on d.name = t.kind
+         order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
+                  postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
+                      t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
+    loop
+        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.of_owner);
+        select * into k from postrider.kind d where d.name = x.kind;
+        k.queue := coalesce(x.queue, k.queue);
+        k.priority := coalesce(x.priority, k.priority);
+        k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
+        select a.id, a.fresh, a.replaced into ids[x.at], fresh_ones[x.at], replaced_ones[x.at]
+          from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
+              x.on_duplicate, x.idempotency_key, x.retry) a;
+    end loop;
+    return query select * from unnest(ids, fresh_ones, replaced_ones);
+end $$;
+
+-- After jobs were claimed, ended or put off: what becomes of their groups. A row that a producer holds is left to the next beat.
+create function postrider.settle_unique(ids bigint[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    freed bytea[];
+    queues text[];
+begin
+    insert into postrider.unsettled (id)
+    select j.id from unnest(settle_unique.ids) i (id)
+      join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+      join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
+     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked)
+    on conflict do nothing;
+    -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
+    with mine as materialized (
+        select u.hash, u.mode, j.id, j.queue,
+               exists (select from postrider.done d where d.class = j.class and d.id = j.id) as ended,
+               exists (select from postrider.lease l where j.id = any (l.open)) as runs
+          from unnest(settle_unique.ids) i (id)
+          join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+          join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
+         where not exists (select from postrider.unsettled s where s.id = j.id)
+    ), gone as (
+        delete from postrider.uniq u using mine m
+         where u.hash = m.hash and m.ended
+           and (u.mode = 2 or (u.mode in (1, 5) and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is null))
+    ), left_over as (
+        update postrider.uniq u set job = nullif(u.job, m.id), running = nullif(u.running, m.id) from mine m
+         where u.hash = m.hash and m.ended and u.mode in (1, 5)
+           and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is not null
+    ), again as (
+        update postrider.uniq u set job = m.id, running = null from mine m
+         where u.hash = m.hash and not m.ended and not m.runs and u.mode = 1 and u.running = m.id and u.job is null
+    )
+    select array_agg(m.hash), array_agg(m.queue) into freed, queues from mine m where m.ended and m.mode = 5;
+    if freed is not null then
+        with next_ones as (
+            delete from postrider.parked p where p.ctid = any (array(
+                -- the one that waits; and any that an operator's retry brought back beside it
+                select x.ctid from unnest(freed, queues) f (hash, queue)
+                 cross join lateral (
+                    select y.ctid from postrider.parked y where y.queue = f.queue and y.key = 'unique:' || encode(f.hash, 'hex')
+                    union all
+                    select y.ctid from postrider.parked y join postrider.uniq u on u.hash = f.hash and u.job = y.id
+                     where y.key = 'unique:' || encode(f.hash, 'hex') and y.queue <> f.queue) x))
+            returning p.*
+        )
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
+        if found then
+            perform postrider.wake('postrider_job');
+        end if;
+    end if;
+end $$;
+
+-- Which of these jobs, about to wait for another attempt, have been overtaken: another one like them waits already, and stands for them.
+create function postrider.superseded(ids bigint[]) returns bigint[]
+language sql stable set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+return array(
+    select j.id from unnest(superseded.ids) i (id)
+      join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+      join postrider.uniq u on u.hash = j.unique_hash and u.mode = 1 and u.job <> j.id);

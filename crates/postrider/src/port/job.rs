@@ -1,0 +1,181 @@
+use postrider_contract::{
+    Event, JobId, Payload, Retry, Timestamp, Unique, check_json, check_name, check_owner, check_public_name,
+};
+
+use crate::error::Error;
+use crate::pg::{Witness, Wrote};
+
+/// A leased job, as its handler sees it.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// The queue it waited in.
+    pub queue: String,
+    /// Whose it is; empty for the instance itself.
+    pub owner: String,
+    /// Which attempt this is, from 1.
+    pub attempt: i16,
+    /// How many attempts it has.
+    pub max_attempts: i16,
+    /// The fence of everything that this attempt writes: a number that its engine never gives twice for one job.
+    pub lease: i64,
+    /// What it was enqueued with; `{}` if an event made it.
+    pub args: Payload,
+    /// The event that made it.
+    pub event: Option<Event>,
+    /// The subscription through which the event made it.
+    pub subscription: Option<i64>,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it was claimed, by the clock of its database.
+    pub claimed_at: Timestamp,
+    /// When it first became due: its age is counted from here.
+    pub due_at: Timestamp,
+    /// Its own retry schedule, instead of its kind's.
+    pub retry: Option<Retry>,
+    /// The id inside of the native engine.
+    pub(crate) key: i64,
+    pub(crate) priority: i16,
+    pub(crate) pos: i64,
+}
+
+impl Job {
+    /// A job of an engine that is not the native one. What is not given here is empty and may be set.
+    pub fn outside(id: JobId, kind: impl Into<String>, lease: i64, args: Payload) -> Self {
+        let epoch = Timestamp::from_micros(0);
+        Self {
+            id,
+            kind: kind.into(),
+            queue: String::new(),
+            owner: String::new(),
+            attempt: 1,
+            max_attempts: 1,
+            lease,
+            args,
+            event: None,
+            subscription: None,
+            created_at: epoch,
+            claimed_at: epoch,
+            due_at: epoch,
+            retry: None,
+            key: 0,
+            priority: 2,
+            pos: 0,
+        }
+    }
+}
+
+/// What the relay made a job of.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The event.
+    pub event: Event,
+    /// The subscription that it matched.
+    pub subscription: i64,
+}
+
+/// What a duplicate of a job that waits does to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDuplicate {
+    /// Nothing: it stays as it is.
+    #[default]
+    Keep,
+    /// Its args and its time become the duplicate's, if it has not started.
+    Replace,
+}
+
+/// A job to be enqueued.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// A declared kind.
+    pub kind: String,
+    /// JSON for its handler; its bytes are kept.
+    pub args: Payload,
+    /// Instead of the kind's queue.
+    pub queue: Option<String>,
+    /// Instead of the kind's priority, 1 (first) to 4 (last).
+    pub priority: Option<i16>,
+    /// Instead of the kind's number of attempts, 1 to 1 000.
+    pub max_attempts: Option<i16>,
+    /// Not before this moment of the database's clock; a moment in the past means now.
+    pub run_at: Option<Timestamp>,
+    /// Whose it is; empty for the instance itself.
+    pub owner: String,
+    /// Instead of the kind's retry schedule.
+    pub retry: Option<Retry>,
+    /// When it is one with a job like it, instead of what the kind says.
+    pub unique: Option<Unique>,
+    /// What tells jobs apart for `unique`, instead of their args; at most 200 bytes.
+    pub unique_key: Option<String>,
+    /// What it does to the job that it is a duplicate of.
+    pub on_duplicate: OnDuplicate,
+    /// The first job with this key of its owner is the only one for 24 hours, whatever its kind; at most 200 bytes.
+    pub idempotency_key: Option<String>,
+    /// What the relay made it of; only the relay says so.
+    pub source: Option<Box<Source>>,
+}
+
+impl NewJob {
+    /// A job that is due at once, with what its kind says.
+    pub fn new(kind: impl Into<String>, args: Payload) -> Self {
+        Self {
+            kind: kind.into(),
+            args,
+            queue: None,
+            priority: None,
+            max_attempts: None,
+            run_at: None,
+            owner: String::new(),
+            retry: None,
+            unique: None,
+            unique_key: None,
+            on_duplicate: OnDuplicate::Keep,
+            idempotency_key: None,
+            source: None,
+        }
+    }
+
+    /// The same job, one with those like it.
+    #[must_use]
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.unique = Some(unique);
+        self
+    }
+
+    /// Refuses what can be refused without a database: names, sizes, payloads, numbers.
+    pub fn check(&self) -> Result<(), Error> {
+        check_public_name("kind", &self.kind)?;
+        if let Some(queue) = &self.queue {
+            check_name("queue", queue)?;
+        }
+        check_owner(&self.owner)?;
+        check_json("args", self.args.as_str())?;
+        Ok(())
+    }
+}
+
+/// The answer to one enqueued job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Its id.
+    pub id: JobId,
+    /// False if there was such a job already, whose id this is.
+    pub fresh: bool,
+    /// True if the job that there was has taken over the args and the time of this one.
+    pub replaced: bool,
+    /// The transaction's id: [`Recorder::resolve`](crate::Recorder::resolve) tells what became of it.
+    pub xid: u64,
+    /// When the database told the id, by its clock: a job of this id that was made later is another one's.
+    pub told_at: Timestamp,
+}
+
+impl From<&Enqueued> for Witness {
+    /// A job that was there already is no evidence: then the transaction's id has to be enough.
+    fn from(enqueued: &Enqueued) -> Self {
+        let job = || Wrote::Job(enqueued.id.clone(), enqueued.told_at);
+        Self::new(enqueued.xid, if enqueued.fresh { job() } else { Wrote::Nothing })
+    }
+}

@@ -1,0 +1,147 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_contract::JobId;
+use sqlx::PgPool;
+
+use super::wait::Waiters;
+use crate::error::{Error, Fut};
+use crate::pg::Tx;
+use crate::port::{
+    Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, NewJob, Page, Plan, QueueView, Step, Waited,
+    incapable,
+};
+use crate::{inspect, job};
+
+/// Jobs of one page of a list, at most.
+const PAGE_MOST: usize = 200;
+
+pub(super) const CAPABILITIES: Capabilities = Capabilities {
+    engine: "native",
+    unique: &["while_waiting", "until_done", "within", "for_ever", "one_running_one_waiting"],
+    replace: true,
+    idempotency: true,
+    owners: true,
+    retry_per_job: true,
+    cancel_running: true,
+    filters: true,
+    delete: true,
+    pause: true,
+    output: true,
+    progress: true,
+    transactional_completion: true,
+    leases: true,
+    unknown_kinds_wait: true,
+    max_age: true,
+};
+
+/// Jobs of the native engine: in the Postgres of the application.
+#[derive(Debug, Clone)]
+pub struct PgJobs {
+    pool: PgPool,
+    waiters: Arc<Waiters>,
+}
+
+impl PgJobs {
+    /// Over a pool, for calls without a transaction.
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool, waiters: Arc::default() }
+    }
+
+    /// The same, with another number of waits at a time in this process. Default: 64.
+    #[must_use]
+    pub fn waits_most(self, most: usize) -> Self {
+        Self { waiters: Arc::new(Waiters::new(most)), ..self }
+    }
+}
+
+impl Jobs for PgJobs {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn enqueue<'a>(&'a self, tx: Option<&'a mut dyn Tx>, jobs: &'a [NewJob]) -> Fut<'a, Vec<Enqueued>> {
+        Box::pin(async move {
+            for job in jobs {
+                job.check()?;
+                if job.source.is_some() {
+                    return Err(incapable("source", "its relay makes the jobs of events itself"));
+                }
+            }
+            match tx {
+                _ if jobs.is_empty() => Ok(Vec::new()),
+                Some(tx) => job::enqueue(tx, jobs).await,
+                None => job::enqueue_alone(&self.pool, jobs).await,
+            }
+        })
+    }
+
+    fn act<'a>(&'a self, tx: Option<&'a mut dyn Tx>, act: Act, ids: &'a [JobId]) -> Fut<'a, Vec<Effect>> {
+        Box::pin(async move {
+            if let Some(tx) = tx {
+                return job::act(tx, act, ids).await;
+            }
+            job::act(&mut *self.pool.acquire().await.map_err(Error::Connection)?, act, ids).await
+        })
+    }
+
+    fn plan<'a>(&'a self, act: Act, filter: &'a Filter) -> Fut<'a, Plan> {
+        Box::pin(
+            async move { job::plan(&mut *self.pool.acquire().await.map_err(Error::Connection)?, act, filter).await },
+        )
+    }
+
+    fn step<'a>(&'a self, plan: &'a Plan, after: Option<&'a JobId>) -> Fut<'a, Step> {
+        Box::pin(job::step(&self.pool, plan, after))
+    }
+
+    fn pause<'a>(&'a self, queue: &'a str, paused: bool) -> Fut<'a, ()> {
+        Box::pin(
+            async move { job::pause(&mut *self.pool.acquire().await.map_err(Error::Connection)?, queue, paused).await },
+        )
+    }
+
+    fn wait<'a>(&'a self, id: &'a JobId, timeout: Duration) -> Fut<'a, Waited> {
+        Box::pin(self.waiters.wait(&self.pool, id, timeout))
+    }
+}
+
+/// The operator's view of jobs of the native engine.
+#[derive(Debug, Clone)]
+pub struct PgInspector {
+    pool: PgPool,
+}
+
+impl PgInspector {
+    /// Over a pool.
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+}
+
+impl Inspector for PgInspector {
+    fn job<'a>(&'a self, id: &'a JobId) -> Fut<'a, Option<JobView>> {
+        Box::pin(async move {
+            // an id that is not one of this engine's is simply not found
+            let Ok(key) = id.as_str().parse::<i64>() else { return Ok(None) };
+            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
+            Ok(inspect::views(&mut *connection, &[key], true).await?.pop())
+        })
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a Filter, after: Option<&'a JobId>, most: usize) -> Fut<'a, Page> {
+        Box::pin(async move {
+            let most = most.clamp(1, PAGE_MOST);
+            let before = after.map_or(i64::MAX, |id| id.as_str().parse().unwrap_or(0));
+            let filter = job::filter_json(filter)?;
+            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
+            let ids = inspect::list(&mut *connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
+            let next = ids.last().filter(|_| ids.len() == most).map(|id| JobId::new(id.to_string()));
+            Ok(Page { jobs: inspect::views(&mut *connection, &ids, false).await?, next })
+        })
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        Box::pin(async move { inspect::queues(&mut *self.pool.acquire().await.map_err(Error::Connection)?).await })
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider_contract::JobId;
+use sqlx::PgPool;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::error::Error;
+use crate::port::Waited;
+use crate::{inspect, job};
+
+/// The first look comes after this long, later ones after twice as long, up to the last.
+const FIRST: Duration = Duration::from_millis(10);
+const LAST: Duration = Duration::from_millis(250);
+/// Waits at a time in a process.
+const WAITS_MOST: usize = 64;
+
+/// Those who wait in this process. One of them looks for all: the database is asked about as often for sixty as for one.
+#[derive(Debug)]
+pub(super) struct Waiters {
+    slots: Semaphore,
+    waiting: Mutex<BTreeMap<i64, Waiting>>,
+    looking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    n: usize,
+    ended: Arc<Notify>,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self::new(WAITS_MOST)
+    }
+}
+
+impl Waiters {
+    pub(super) fn new(most: usize) -> Self {
+        Self { slots: Semaphore::new(most), waiting: Mutex::default(), looking: tokio::sync::Mutex::default() }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<i64, Waiting>) -> T) -> T {
+        f(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) async fn wait(&self, pool: &PgPool, id: &JobId, limit: Duration) -> Result<Waited, Error> {
+        // no poll may be so late that it is past the caller's patience
+        let until = Instant::now() + limit.min(Duration::from_hours(24));
+        let Ok(_slot) = self.slots.try_acquire() else { return Ok(Waited::Full(id.clone())) };
+        let Ok(key) = id.as_str().parse::<i64>() else { return Ok(Waited::TimedOut(id.clone())) };
+        let guard = Entered::new(self, key);
+        let mut pause = FIRST;
+        loop {
+            // before the look: what ends after it wakes
+            let ended = guard.ended.notified();
+            if let Ok(turn) = self.looking.try_lock() {
+                let asked = self.with(|waiting| waiting.keys().copied().collect::<Vec<_>>());
+                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
+                let over = job::ended(&mut *connection, &asked).await?;
+                self.with(|waiting| {
+                    over.iter().filter_map(|key| waiting.get(key)).for_each(|w| w.ended.notify_waiters());
+                });
+                drop(turn);
+                if over.contains(&key)
+                    && let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
+                {
+                    return Ok(Waited::Ended(Box::new(view)));
+                }
+            }
+            if Instant::now() >= until {
+                return Ok(Waited::TimedOut(id.clone()));
+            }
+            let looked = async {
+                tokio::select! {
+                    () = ended => true,
+                    () = sleep(pause) => false,
+                }
+            };
+            if timeout_at(until, looked).await.unwrap_or(false) {
+                pause = Duration::ZERO;
+                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
+                if let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
+                    && view.state.is_terminal()
+                {
+                    return Ok(Waited::Ended(Box::new(view)));
+                }
+            }
+            pause = (pause * 2).clamp(FIRST, LAST);
+        }
+    }
+}
+
+/// One that waits; dropped, it waits no more.
+struct Entered<'a> {
+    waiters: &'a Waiters,
+    key: i64,
+    ended: Arc<Notify>,
+}
+
+impl<'a> Entered<'a> {
+    fn new(waiters: &'a Waiters, key: i64) -> Self {
+        let ended = waiters.with(|waiting| {
+            let entry = waiting.entry(key).or_default();
+            entry.n += 1;
+            Arc::clone(&entry.ended)
+        });
+        Self { waiters, key, ended }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.waiters.with(|waiting| {
+            if let Some(entry) = waiting.get_mut(&self.key) {
+                entry.n -= 1;
+                if entry.n == 0 {
+                    waiting.remove(&self.key);
+                }
+            }
+        });
+    }
+}
