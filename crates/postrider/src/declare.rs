@@ -54,6 +54,16 @@ impl Kind {
         Self { spec, handler: None, component: true }
     }
 
+    /// What it specifies.
+    pub fn specified(&self) -> &KindSpec {
+        &self.spec
+    }
+
+    /// The handler that runs it in this process, if one does.
+    pub fn handled_by(&self) -> Option<&Arc<dyn Handler>> {
+        self.handler.as_ref()
+    }
+
     /// The same kind, run by this process.
     #[must_use]
     pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {

@@ -12,6 +12,7 @@ mod storm; // and everything at once, at random
 pub mod proxy; // what stands between it and Postgres
 pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
+pub mod conformance; // what every engine promises
 
 pub use cluster::{SERVER_VARIABLE, TestServer, psql, test_options};
 pub use db::TestDb;

@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn a_schedule_is_read_as_it_was_written() {
         let schedules = [
-            Retry::Backoff { first: Duration::from_millis(10), most: Duration::from_secs(60) },
+            Retry::Backoff { first: Duration::from_millis(10), most: Duration::from_mins(1) },
             Retry::Steps(vec![Duration::ZERO, Duration::from_secs(5)]),
         ];
         for retry in schedules {

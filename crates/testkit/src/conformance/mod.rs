@@ -1,0 +1,43 @@
+//! What every engine promises, as cases that run against any of them.
+//!
+//! A case is generic over "make me a fresh engine on a fresh database". It asks for capabilities: what an engine does not have it must refuse,
+//! typed; no case is skipped. [`wrong`] engines each turn exactly the cases red that they should.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a case is a test: it panics when it does not hold"
+)]
+
+mod engine;
+mod stage;
+pub mod enqueue;
+
+pub use engine::{App, Engine, Native, Stage};
+pub use stage::{Heard, Scene, json, telling};
+
+/// Makes a test of each case, in a module for each family, against an engine.
+///
+/// `postrider_testkit::conformance!(Native::default());`
+#[macro_export]
+macro_rules! conformance {
+    ($engine:expr) => {
+        $crate::conformance_enqueue!($engine);
+    };
+}
+
+/// One family's cases as tests. Each family calls it with the names of its cases.
+#[macro_export]
+macro_rules! conformance_family {
+    ($engine:expr, $family:ident, [$($case:ident),* $(,)?]) => {
+        mod $family {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $crate::conformance::$family::$case(&$engine).await;
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,6 @@
+//! The conformance suite against the native engine.
+
+use postrider_testkit::conformance;
+use postrider_testkit::conformance::Native;
+
+conformance!(Native::default());
