@@ -212,7 +212,8 @@ begin
         -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
         -- it may meet itself
         insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
-        values (me, report ->> 'app', report ->> 'version', report ->> 'host', (report ->> 'pid')::int, queues, kinds)
+        values (me, coalesce(report ->> 'app', ''), coalesce(report ->> 'version', ''), coalesce(report ->> 'host', ''),
+                coalesce((report ->> 'pid')::int, 0), queues, kinds)
         on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 

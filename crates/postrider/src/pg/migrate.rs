@@ -63,6 +63,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009_unique", Core),
     migration!(10, "0010_webhook", Webhook),
     migration!(11, "0011_act", Core),
+    migration!(12, "0012_view", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");
