@@ -2,7 +2,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    clippy::print_stdout,
     reason = "a failed helper is a failed test, and a run tells what it measured"
 )]
 
