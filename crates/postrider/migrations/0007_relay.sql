@@ -82,11 +82,37 @@ begin
     return made;
 end $$;
 
-create type postrider.relayed as (no bigint, n int, jobs int, more boolean, open_writers boolean, why text);
+-- The jobs that events become, for an engine that is not this one: told instead of made, with the events that they are made of. In the
+-- order of seq; the text of the data as it was recorded.
+create function postrider.tell_matched(at timestamptz, seqs bigint[], types text[], owners text[]) returns json
+language sql stable set search_path = pg_catalog, pg_temp
+as $$
+    with matched as materialized (
+        select e.seq, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.delay_ms
+          from unnest(tell_matched.seqs, tell_matched.types, tell_matched.owners) e (seq, type, owner)
+          join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+    )
+    select json_build_object(
+        'jobs', coalesce((
+            select json_agg(json_build_object('seq', m.seq, 'subscription', m.subscription, 'kind', m.kind, 'queue', m.queue,
+                       'priority', m.priority, 'max_attempts', m.max_attempts,
+                       'run_at', case when m.delay_ms > 0 then (extract(epoch from tell_matched.at) * 1000000)::bigint + m.delay_ms * 1000 end)
+                   order by m.seq, m.subscription)
+              from matched m), '[]'),
+        'events', coalesce((
+            select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
+                       'cause', v.cause, 'data', v.data::text,
+                       'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
+                       'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
+              from postrider.event v where v.seq in (select m.seq from matched m)), '[]'))
+$$;
+
+create type postrider.relayed as (no bigint, n int, jobs int, more boolean, open_writers boolean, why text, matched json);
 
 -- One pass over at most `most` events; call again at once while `more`. why: 'done', 'idle' (nothing new), 'busy' (another
--- relay is at it). open_writers: transactions were open that may still bring events from before this pass.
-create function postrider.relay(most int) returns postrider.relayed
+-- relay is at it). open_writers: transactions were open that may still bring events from before this pass. `elsewhere`: no jobs are
+-- made; the caller makes what `matched` tells, in this transaction.
+create function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -108,7 +134,7 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy');
+    answer := row (null, 0, 0, false, false, 'busy', null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
@@ -201,7 +227,10 @@ begin
                and pg_visible_in_snapshot(xid, hi);
         end if;
     end if;
-    if answer.n > 0 then
+    if answer.n > 0 and elsewhere then
+        answer.matched := postrider.tell_matched(new.at, seqs, types, owners);
+        answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif answer.n > 0 then
         answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
     end if;
     new.jobs := answer.jobs;
@@ -210,7 +239,7 @@ begin
     select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
     new.hash := postrider.cut_hash(last.hash, new);
     insert into postrider.cut select new.*;
-    if answer.jobs > 0 then
+    if answer.jobs > 0 and not elsewhere then
         perform postrider.wake('postrider_job');
     end if;
     answer.no := new.no;

@@ -50,7 +50,8 @@ CREATE TYPE postrider.relayed AS (
 	jobs integer,
 	more boolean,
 	open_writers boolean,
-	why text
+	why text,
+	matched json
 );
 
 
@@ -1864,10 +1865,10 @@ end $$;
 
 
 --
--- Name: relay(integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: relay(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.relay(most integer) RETURNS postrider.relayed
+CREATE FUNCTION postrider.relay(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1895,7 +1896,7 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy');
+    answer := row (null, 0, 0, false, false, 'busy', null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
@@ -1988,7 +1989,10 @@ begin
                and pg_visible_in_snapshot(xid, hi);
         end if;
     end if;
-    if answer.n > 0 then
+    if answer.n > 0 and elsewhere then
+        answer.matched := postrider.tell_matched(new.at, seqs, types, owners);
+        answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif answer.n > 0 then
         answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
     end if;
     new.jobs := answer.jobs;
@@ -1997,7 +2001,7 @@ begin
     select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
     new.hash := postrider.cut_hash(last.hash, new);
     insert into postrider.cut select new.*;
-    if answer.jobs > 0 then
+    if answer.jobs > 0 and not elsewhere then
         perform postrider.wake('postrider_job');
     end if;
     answer.no := new.no;
@@ -2561,6 +2565,35 @@ begin
     end if;
     return w;
 end $$;
+
+
+--
+-- Name: tell_matched(timestamp with time zone, bigint[], text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]) RETURNS json
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with matched as materialized (
+        select e.seq, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.delay_ms
+          from unnest(tell_matched.seqs, tell_matched.types, tell_matched.owners) e (seq, type, owner)
+          join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+    )
+    select json_build_object(
+        'jobs', coalesce((
+            select json_agg(json_build_object('seq', m.seq, 'subscription', m.subscription, 'kind', m.kind, 'queue', m.queue,
+                       'priority', m.priority, 'max_attempts', m.max_attempts,
+                       'run_at', case when m.delay_ms > 0 then (extract(epoch from tell_matched.at) * 1000000)::bigint + m.delay_ms * 1000 end)
+                   order by m.seq, m.subscription)
+              from matched m), '[]'),
+        'events', coalesce((
+            select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
+                       'cause', v.cause, 'data', v.data::text,
+                       'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
+                       'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
+              from postrider.event v where v.seq in (select m.seq from matched m)), '[]'))
+$$;
 
 
 --
@@ -3840,10 +3873,10 @@ REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION relay(most integer); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION relay(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.relay(most integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean) FROM PUBLIC;
 
 
 --
@@ -3921,6 +3954,13 @@ REVOKE ALL ON FUNCTION postrider.take_unique(hash bytea, mode smallint, id bigin
 --
 
 REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]) FROM PUBLIC;
 
 
 --

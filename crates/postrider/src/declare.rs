@@ -15,6 +15,7 @@ use crate::handle::{Handler, Registered, Registry};
 use crate::job::retry;
 use crate::migrate::{self, Component};
 use crate::pg::{Arg, Statement, Tx, connect};
+use crate::port::Jobs;
 use crate::run::{Bus, Parts, Settings};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
@@ -121,6 +122,7 @@ pub struct Builder {
     settings: Settings,
     clock: Clock,
     dice: Dice,
+    engine: Option<Arc<dyn Jobs>>,
 }
 
 impl Builder {
@@ -136,6 +138,7 @@ impl Builder {
             settings: Settings::default(),
             clock: Clock::system(),
             dice: Dice::random(),
+            engine: None,
         }
     }
 
@@ -199,6 +202,14 @@ impl Builder {
         self
     }
 
+    /// Has the jobs of events made by another engine, in the transaction of the relay. Handlers that are given here run jobs of the native
+    /// engine only: those of another one are given to it.
+    #[must_use]
+    pub fn engine(mut self, jobs: Arc<dyn Jobs>) -> Self {
+        self.engine = Some(jobs);
+        self
+    }
+
     /// Checks everything and declares it, all or nothing. The schema must be up to date: see [`crate::migrate`].
     pub async fn build(self) -> Result<Bus, Error> {
         let refused = self.refusals();
@@ -222,6 +233,7 @@ impl Builder {
             settings: self.settings,
             clock: self.clock,
             dice: self.dice,
+            engine: self.engine,
         }))
     }
 
@@ -232,11 +244,6 @@ impl Builder {
         for spec in &self.types {
             note(check_public_name("type", &spec.name));
             note(once(&mut names, "type", &spec.name));
-        }
-        names.clear();
-        for kind in &self.kinds {
-            note(check_kind(kind));
-            note(once(&mut names, "kind", &kind.spec.name));
         }
         names.clear();
         for spec in &self.subscriptions {
@@ -252,17 +259,8 @@ impl Builder {
             }
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
         }
-        let queues: BTreeSet<&str> =
-            self.kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str()).collect();
-        for (queue, jobs) in &self.concurrency {
-            if !queues.contains(queue.as_str()) {
-                let message = format!("no kind with a handler waits in queue {queue:?}");
-                note(Err(option("concurrency", message, "name a queue of a handled kind")));
-            }
-            if *jobs == 0 {
-                note(Err(option("concurrency", format!("queue {queue:?} may run no job at all"), "use 1 or more")));
-            }
-        }
+        refused.extend(refusals(&self.kinds, &self.concurrency));
+        let mut note = |result: Result<(), Refused>| refused.extend(result.err());
         if self.settings.dead_after < self.settings.beat * 3 {
             note(Err(option(
                 "dead_after",
@@ -297,6 +295,29 @@ impl Builder {
         let _ = connection.close().await;
         Ok(())
     }
+}
+
+/// What is wrong with kinds and with the jobs at a time by queue, all of it; what every engine refuses when it is built.
+pub fn refusals(kinds: &[Kind], concurrency: &BTreeMap<String, usize>) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    let mut note = |result: Result<(), Refused>| refused.extend(result.err());
+    let mut names = BTreeSet::new();
+    for kind in kinds {
+        note(check_kind(kind));
+        note(once(&mut names, "kind", &kind.spec.name));
+    }
+    let queues: BTreeSet<&str> =
+        kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str()).collect();
+    for (queue, jobs) in concurrency {
+        if !queues.contains(queue.as_str()) {
+            let message = format!("no kind with a handler waits in queue {queue:?}");
+            note(Err(option("concurrency", message, "name a queue of a handled kind")));
+        }
+        if *jobs == 0 {
+            note(Err(option("concurrency", format!("queue {queue:?} may run no job at all"), "use 1 or more")));
+        }
+    }
+    refused
 }
 
 fn kind_json(spec: &KindSpec) -> serde_json::Value {

@@ -24,9 +24,11 @@ pub use postrider_contract::{
 };
 
 pub use clock::{Clock, Dice};
-pub use declare::{Builder, Kind, Subscription};
+pub use complete::storable;
+pub use declare::{Builder, Kind, Subscription, refusals};
 pub use error::{BoxError, Error, Fut};
-pub use handle::{Answer, Context, Handler, handler};
+pub use handle::{Answer, Context, Handler, answer, handler};
+pub use job::{Next, after_failure};
 pub use pg::migrate;
 pub use pg::{Arg, Row, Statement, Tx, Witness};
 pub use port::{

@@ -187,7 +187,7 @@ async fn a_finish_without_its_fence_is_found() {
 
 /// As `postrider.relay`, but it remembers the last number that it saw, as many an outbox does.
 const RELAY_BY_NUMBER: &str = "
-create or replace function postrider.relay(most int) returns postrider.relayed language plpgsql as $$
+create or replace function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed language plpgsql as $$
 declare
     last postrider.cut;
     seqs bigint[];
@@ -200,14 +200,14 @@ begin
     select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
       into seqs, types, owners from postrider.event e where e.seq > coalesce(last.last_seq, 0);
     if seqs is null then
-        answer := row (null, 0, 0, false, false, 'idle');
+        answer := row (null, 0, 0, false, false, 'idle', null);
         return answer;
     end if;
     jobs := postrider.fan_out(clock_timestamp(), seqs, types, owners);
     insert into postrider.cut
     select last.no + 1, last.epoch, last.hi, null, null, null, false, clock_timestamp(), cardinality(seqs), jobs,
            last.events_total + cardinality(seqs), last.jobs_total + jobs, seqs[1], seqs[cardinality(seqs)], null, '';
-    answer := row (last.no + 1, cardinality(seqs), jobs, false, false, 'done');
+    answer := row (last.no + 1, cardinality(seqs), jobs, false, false, 'done', null);
     return answer;
 end $$";
 

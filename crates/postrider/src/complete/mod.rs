@@ -11,6 +11,7 @@ use postrider_contract::Payload;
 use crate::pg::Statement;
 
 pub(crate) use pg::finish;
+pub use pg::storable;
 pub(crate) use task::{Flush, run};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;

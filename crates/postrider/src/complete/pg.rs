@@ -58,7 +58,7 @@ fn output(outcome: &Outcome) -> Option<String> {
 }
 
 /// What a handler said, so that Postgres can hold it: NUL is made visible, the text is capped with a mark.
-fn storable(text: &str) -> String {
+pub fn storable(text: &str) -> String {
     let mut text = text.replace('\0', "\\0");
     if text.len() > ERROR_BYTES_MAX {
         text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_contract::{Code, Payload, Refused};
-use sqlx::{PgConnection, PgPool, Postgres, Row as _, Transaction};
+use sqlx::{PgPool, Postgres, Row as _, Transaction};
 use uuid::Uuid;
 
 use super::Running;
@@ -133,7 +133,11 @@ impl Attempt for Native {
         })
     }
 
-    fn complete<'a>(&'a self, tx: &'a mut PgConnection, output: Option<&'a Payload>) -> Fut<'a, bool> {
+    fn complete<'a>(
+        &'a self,
+        tx: &'a mut Transaction<'static, Postgres>,
+        output: Option<&'a Payload>,
+    ) -> Fut<'a, bool> {
         Box::pin(async move {
             if let Some(output) = output {
                 self.output(output.clone())?;

@@ -13,10 +13,9 @@ use tracing::{error, warn};
 
 use super::attempt::Native;
 use super::running::{End, Stuck};
-use super::{Context, Handled, Registered, Registry, Running};
+use super::{Context, Handled, Handler, Registered, Registry, Running};
 use crate::clock::{Clock, Dice};
 use crate::complete::{Ended, Outcome};
-use crate::error::BoxError;
 use crate::job::{Claims, Next, after_failure};
 use crate::port::{Attempt, Job};
 
@@ -101,35 +100,44 @@ fn snoozed(job: &Job, registered: &Registered, wait: Duration, ran: Duration) ->
 }
 
 async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) -> Ended {
-    let handled = AssertUnwindSafe(registered.handler.handle(job, cx)).catch_unwind();
+    match answer(registered.handler.as_ref(), job, cx, registered.timeout).await {
+        Ok(Verdict::Complete) => Ended::Completed(None),
+        Ok(Verdict::Snooze(wait)) => Ended::Snoozed(wait),
+        Ok(Verdict::Discard(reason)) => Ended::Refused(reason),
+        Ok(Verdict::Retry { reason, after }) => failed(job, registered, (reason, after), dice),
+        Ok(unknown) => {
+            let error = format!("answered with a verdict that this version does not know: {unknown:?}");
+            failed(job, registered, (error, Duration::ZERO), dice)
+        }
+        Err(error) => failed(job, registered, (error, Duration::ZERO), dice),
+    }
+}
+
+/// Runs one attempt of a job, for an engine: a panic, a time that is over, and a handler that was told to stop and did not end are errors like
+/// any other, told as text. A handler that was told to stop is dropped a second later, where it waits.
+pub async fn answer(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration) -> Result<Verdict, String> {
+    let answered = AssertUnwindSafe(handler.handle(job, cx)).catch_unwind();
     let told = async {
         cx.stop().cancelled().await;
         sleep(STOP_PATIENCE).await;
     };
-    let handled = async {
+    let answered = async {
         tokio::select! {
             biased;
-            handled = handled => Some(handled),
+            answered = answered => Some(answered),
             () = told => None,
         }
     };
-    let failure: BoxError = match timeout(registered.timeout, handled).await {
-        Ok(Some(Ok(Ok(Verdict::Complete)))) => return Ended::Completed(None),
-        Ok(Some(Ok(Ok(Verdict::Snooze(wait))))) => return Ended::Snoozed(wait),
-        Ok(Some(Ok(Ok(Verdict::Discard(reason))))) => return Ended::Refused(reason),
-        Ok(Some(Ok(Ok(Verdict::Retry { reason, after })))) => return failed(job, registered, (reason, after), dice),
-        Ok(Some(Ok(Ok(unknown)))) => {
-            format!("answered with a verdict that this version does not know: {unknown:?}").into()
-        }
-        Ok(Some(Ok(Err(error)))) => error,
-        Ok(Some(Err(panic))) => format!("panicked: {}", panic_text(panic.as_ref())).into(),
-        Ok(None) => "was told to stop and did not end by itself".into(),
+    match timeout(limit, answered).await {
+        Ok(Some(Ok(Ok(verdict)))) => Ok(verdict),
+        Ok(Some(Ok(Err(error)))) => Err(chain(error.as_ref())),
+        Ok(Some(Err(panic))) => Err(format!("panicked: {}", panic_text(panic.as_ref()))),
+        Ok(None) => Err("was told to stop and did not end by itself".to_owned()),
         Err(_) => {
             cx.stop().cancel();
-            format!("timed out after {} ms", registered.timeout.as_millis()).into()
+            Err(format!("timed out after {} ms", limit.as_millis()))
         }
-    };
-    failed(job, registered, (chain(failure.as_ref()), Duration::ZERO), dice)
+    }
 }
 
 /// What a failed attempt becomes; the next one does not come before `after`.

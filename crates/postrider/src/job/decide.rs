@@ -4,7 +4,7 @@ use postrider_contract::Retry;
 
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Again after this long.
     Retry(Duration),
     /// That was the last one.
@@ -13,7 +13,7 @@ pub(crate) enum Next {
 
 /// The retry decision: pure, with `dice` in [0, 1) as an argument. The wait is what the policy says, up to 10 % later and never
 /// earlier.
-pub(crate) fn after_failure(retry: &Retry, attempt: i16, max_attempts: i16, dice: f64) -> Next {
+pub fn after_failure(retry: &Retry, attempt: i16, max_attempts: i16, dice: f64) -> Next {
     if attempt >= max_attempts {
         return Next::Exhausted;
     }

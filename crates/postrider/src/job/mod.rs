@@ -19,7 +19,8 @@ use crate::pg::{Statement, Tx};
 use crate::port::Job;
 
 pub(crate) use act::{act, ended, filter_json, pause, plan, step};
-pub(crate) use decide::{Next, after_failure, pause as idle_pause};
+pub(crate) use decide::pause as idle_pause;
+pub use decide::{Next, after_failure};
 pub(crate) use holdings::Holdings;
 pub(crate) use pg::{enqueue, enqueue_alone};
 pub(crate) use task::{Claimer, Claims, run};

@@ -124,7 +124,7 @@ fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error>
         fresh: row.text(1)? == "true",
         replaced: row.text(2)? == "true",
         xid,
-        told_at,
+        told_at: Some(told_at),
     })
 }
 

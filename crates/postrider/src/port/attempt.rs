@@ -13,7 +13,8 @@ pub trait Attempt: Send + Sync + fmt::Debug {
     fn begin(&self) -> Fut<'_, Transaction<'static, Postgres>>;
 
     /// Ends the attempt as completed inside of that transaction. False: the lease is lost, and the transaction must be rolled back.
-    fn complete<'a>(&'a self, tx: &'a mut PgConnection, output: Option<&'a Payload>) -> Fut<'a, bool>;
+    fn complete<'a>(&'a self, tx: &'a mut Transaction<'static, Postgres>, output: Option<&'a Payload>)
+    -> Fut<'a, bool>;
 
     /// The transaction that ended the attempt has committed: what the handler still answers does not count.
     fn completed(&self);

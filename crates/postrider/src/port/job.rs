@@ -1,5 +1,6 @@
 use postrider_contract::{
-    Event, JobId, Payload, Retry, Timestamp, Unique, check_json, check_name, check_owner, check_public_name,
+    Code, Event, JobId, Payload, Refused, Retry, Timestamp, Unique, check_json, check_name, check_owner,
+    check_public_name,
 };
 
 use crate::error::Error;
@@ -153,7 +154,18 @@ impl NewJob {
         }
         check_owner(&self.owner)?;
         check_json("args", self.args.as_str())?;
-        Ok(())
+        check_number("priority", self.priority, 4)?;
+        check_number("max_attempts", self.max_attempts, 1_000)
+    }
+}
+
+fn check_number(field: &str, number: Option<i16>, most: i16) -> Result<(), Error> {
+    match number {
+        Some(number) if !(1..=most).contains(&number) => {
+            let message = format!("{number} is out of range");
+            Err(Refused::new(Code::Option, field, message, format!("use 1 to {most}")).into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -168,14 +180,16 @@ pub struct Enqueued {
     pub replaced: bool,
     /// The transaction's id: [`Recorder::resolve`](crate::Recorder::resolve) tells what became of it.
     pub xid: u64,
-    /// When the database told the id, by its clock: a job of this id that was made later is another one's.
-    pub told_at: Timestamp,
+    /// When the database told the id, by its clock: a job of this id that was made later is another one's. None if the recorder cannot look
+    /// for a job of this engine; then the transaction's id has to be enough.
+    pub told_at: Option<Timestamp>,
 }
 
 impl From<&Enqueued> for Witness {
     /// A job that was there already is no evidence: then the transaction's id has to be enough.
     fn from(enqueued: &Enqueued) -> Self {
-        let job = || Wrote::Job(enqueued.id.clone(), enqueued.told_at);
-        Self::new(enqueued.xid, if enqueued.fresh { job() } else { Wrote::Nothing })
+        let told_at = enqueued.told_at.filter(|_| enqueued.fresh);
+        let wrote = told_at.map_or(Wrote::Nothing, |at| Wrote::Job(enqueued.id.clone(), at));
+        Self::new(enqueued.xid, wrote)
     }
 }

@@ -4,6 +4,7 @@
 //! transaction elsewhere delays nothing. One relay works at a time; the others find it busy and wait for the next hint.
 
 mod decide;
+mod elsewhere;
 mod pg;
 mod task;
 

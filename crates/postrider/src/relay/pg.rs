@@ -1,3 +1,4 @@
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 
 use super::Pass;
@@ -6,17 +7,21 @@ use crate::pg::Statement;
 
 pub(super) const RELAY: Statement = crate::statement!("sql/relay.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&RELAY];
+pub(super) const STATEMENTS: &[&Statement] = &[&RELAY, &super::elsewhere::RELAY_ELSEWHERE];
 
 pub(super) async fn relay(connection: &mut PgConnection, most: i32) -> Result<Pass, Error> {
     let failed = |e| Error::from_sqlx(RELAY.name, e);
     let row = RELAY.query().bind(most).fetch_one(connection).await.map_err(failed)?;
-    let count = |column: usize| row.try_get::<i32, _>(column).map(|n| u64::try_from(n).unwrap_or(0)).map_err(failed);
+    pass(&row).map_err(failed)
+}
+
+pub(super) fn pass(row: &PgRow) -> Result<Pass, sqlx::Error> {
+    let count = |column: usize| row.try_get::<i32, _>(column).map(|n| u64::try_from(n).unwrap_or(0));
     Ok(Pass {
         events: count(0)?,
         jobs: count(1)?,
-        more: row.try_get(2).map_err(failed)?,
-        open_writers: row.try_get(3).map_err(failed)?,
-        busy: row.try_get::<String, _>(4).map_err(failed)? == "busy",
+        more: row.try_get(2)?,
+        open_writers: row.try_get(3)?,
+        busy: row.try_get::<String, _>(4)? == "busy",
     })
 }

@@ -6,11 +6,14 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{decide, pg};
+use super::{decide, elsewhere, pg};
 use crate::pg::{Link, Wake};
+use crate::port::Jobs;
 
 /// Events in one pass: large enough to spread its cost, small enough to commit in some tens of milliseconds.
 const SLICE: i32 = 2_000;
+/// The same where another engine makes the jobs: their events pass through this process, each with up to its largest data.
+const SLICE_ELSEWHERE: i32 = 200;
 /// How long a relay that found another one at work leaves it alone.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
@@ -23,14 +26,24 @@ pub(crate) struct Relay {
     pub(crate) jobs: AtomicU64,
 }
 
-/// Relays until stopped.
-pub(crate) async fn run(relay: Arc<Relay>, mut link: Link, wake: Arc<Wake>, stop: CancellationToken) {
+/// Relays until stopped; jobs are made by `engine` if there is one, else inside of the relay's own statement.
+pub(crate) async fn run(
+    relay: Arc<Relay>,
+    engine: Option<Arc<dyn Jobs>>,
+    mut link: Link,
+    wake: Arc<Wake>,
+    stop: CancellationToken,
+) {
     let mut quiet = 0;
     let mut refused = false;
     while !stop.is_cancelled() {
+        let engine = engine.as_ref();
         let pass = link
             .run(&pg::RELAY, |mut connection| async move {
-                let pass = pg::relay(&mut connection, SLICE).await;
+                let pass = match engine {
+                    Some(jobs) => elsewhere::relay(&mut connection, jobs, SLICE_ELSEWHERE).await,
+                    None => pg::relay(&mut connection, SLICE).await,
+                };
                 (connection, pass)
             })
             .await;

@@ -26,6 +26,8 @@ pub struct Bus {
     pub(super) clock: Clock,
     pub(super) dice: Dice,
     pub(super) counters: Arc<Counters>,
+    /// Makes the jobs of events, if that is not the native engine.
+    pub(super) engine: Option<Arc<dyn Jobs>>,
     jobs: Arc<PgJobs>,
     started: AtomicBool,
     running: Mutex<Option<Running>>,
@@ -46,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) dice: Dice,
+    pub(crate) engine: Option<Arc<dyn Jobs>>,
 }
 
 impl Bus {
@@ -66,6 +69,7 @@ impl Bus {
             settings: parts.settings,
             clock: parts.clock,
             dice: parts.dice,
+            engine: parts.engine,
             counters: Arc::default(),
             started: AtomicBool::new(false),
         }

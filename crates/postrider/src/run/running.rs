@@ -86,7 +86,8 @@ impl Running {
         loops.spawn(listen((*options).clone(), Arc::clone(&wake), intake.clone()));
         if bus.settings.relay {
             let link = Link::new(&options, "relay", &doubts);
-            loops.spawn(relay::run(Arc::clone(&bus.counters.relay), link, Arc::clone(&wake), intake.clone()));
+            let (counters, engine) = (Arc::clone(&bus.counters.relay), bus.engine.clone());
+            loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
         if bus.settings.housekeeping {
             loops.spawn(housekeep::run(Link::new(&options, "housekeeping", &doubts), intake.clone()));
