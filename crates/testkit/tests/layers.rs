@@ -29,6 +29,7 @@ const CRATES: &[(&str, &[&str], &[&str])] = &[
     ("embedded", &[], &[]),
     ("server", &["contract", "postrider", "webhook", "embedded"], &["testkit"]),
     ("testkit", &["contract", "postrider", "embedded", "webhook"], &[]),
+    ("river", &["contract", "postrider"], &["testkit"]),
     ("xtask", &["contract", "postrider", "webhook", "embedded", "server", "testkit"], &[]),
 ];
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Dice, Error, Kind, Runtime, Settings};
+use postrider::{Bus, Dice, Error, Jobs, Kind, Runtime, Settings};
 use sqlx::PgPool;
 
 use crate::TestDb;
@@ -21,6 +21,12 @@ pub trait Stage: Send + Sync {
 
     /// One process of an application on this engine.
     fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>>;
+
+    /// What the relay hands the jobs of events to, if the engine is not the one that the relay is part of.
+    fn fan_out(&self, process: &dyn Runtime) -> Option<Arc<dyn Jobs>> {
+        let _ = process;
+        None
+    }
 }
 
 /// What a process declares and handles.

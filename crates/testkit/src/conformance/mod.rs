@@ -12,6 +12,7 @@
 mod engine;
 mod stage;
 pub mod enqueue;
+pub mod relay;
 
 pub use engine::{App, Engine, Native, Stage};
 pub use stage::{Heard, Scene, json, telling};
@@ -23,6 +24,7 @@ pub use stage::{Heard, Scene, json, telling};
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::conformance_enqueue!($engine);
+        $crate::conformance_relay!($engine);
     };
 }
 
