@@ -12,7 +12,7 @@ use sqlx::{Connection, PgPool};
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
-use crate::job::retry;
+use crate::job::{Known, retry};
 use crate::migrate::{self, Component};
 use crate::pg::{Arg, Statement, Tx, connect};
 use crate::port::Jobs;
@@ -218,6 +218,7 @@ impl Builder {
         }
         migrate::check(&self.pool, &[Component::Core]).await?;
         self.declare().await?;
+        let kinds = Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()));
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
@@ -229,6 +230,7 @@ impl Builder {
             pool: self.pool,
             app: self.app,
             registry,
+            kinds,
             concurrency: self.concurrency,
             settings: self.settings,
             clock: self.clock,

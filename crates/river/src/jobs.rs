@@ -13,7 +13,7 @@ use riverqueue::serde_json::{Map, Value};
 use riverqueue::{Client, InsertBatch, InsertOpts, jiff};
 use sqlx::{Connection, PgPool, Postgres, Transaction};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::envelope::Envelope;
 use crate::error::told;
@@ -256,8 +256,10 @@ impl Jobs for RiverJobs {
             let inspector = RiverInspector::new(self.client.clone());
             let mut pause = FIRST;
             loop {
-                let view = inspector.job(id).await?;
-                if let Some(view) = view.filter(|view| view.state.is_terminal()) {
+                let look = timeout_at(until.max(Instant::now() + FIRST), inspector.job(id)).await;
+                // no connection in time: the job has not been seen to end
+                let Ok(view) = look else { return Ok(Waited::TimedOut(id.clone())) };
+                if let Some(view) = view?.filter(|view| view.state.is_terminal()) {
                     return Ok(Waited::Ended(Box::new(view)));
                 }
                 let left = until.saturating_duration_since(Instant::now());

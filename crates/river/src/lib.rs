@@ -39,6 +39,9 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     transactional_completion: true,
     leases: false,
     unknown_kinds_wait: true,
+    no_worker_shown: false,
+    aging: false,
+    stuck_told: false,
     max_age: true,
 };
 

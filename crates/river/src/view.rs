@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use postrider::port::{AttemptView, Progress};
 use postrider::{Error, JobId, JobView, Payload, State, Timestamp, Waits};
 use riverqueue::{AttemptError, JobRow, JobState, jiff};
@@ -9,7 +11,11 @@ use crate::envelope::Envelope;
 pub(crate) const OWNER: &str = "postrider:owner";
 pub(crate) const OUTPUT: &str = "postrider:output";
 pub(crate) const PROGRESS: &str = "postrider:progress";
+pub(crate) const ENDED: &str = "postrider:ended";
 pub(crate) const REFUSED: &str = "postrider:refused";
+
+/// Of more attempts than this, the first one and the last ones are shown.
+pub(crate) const ATTEMPTS_MOST: usize = 20;
 
 /// Why an attempt refused its job: River keeps no reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,7 +70,11 @@ pub(crate) fn view(row: &JobRow, paused: &[String], whole: bool) -> Result<JobVi
     let refusal = refusal(row);
     let state = state(row);
     let text: Option<String> = row.metadata.get(OUTPUT).unwrap_or_default();
-    let mut attempts: Vec<_> = row.errors.iter().map(|error| attempt(error, refusal.as_ref())).collect();
+    let ended: BTreeMap<i32, i64> = row.metadata.get(ENDED).unwrap_or_default().unwrap_or_default();
+    let mut attempts: Vec<_> = row.errors.iter().map(|error| attempt(error, refusal.as_ref(), &ended)).collect();
+    if attempts.len() > ATTEMPTS_MOST {
+        attempts.drain(1..=attempts.len() - ATTEMPTS_MOST);
+    }
     if !whole {
         attempts.clear();
     }
@@ -129,8 +139,8 @@ fn ended_as(row: &JobRow, state: State, refusal: Option<&Refusal>) -> Option<&'s
     }
 }
 
-/// River tells when an attempt began, and not when it ended.
-fn attempt(error: &AttemptError, refusal: Option<&Refusal>) -> AttemptView {
+/// River tells when an attempt began; when it ended is in the metadata, for the last ones.
+fn attempt(error: &AttemptError, refusal: Option<&Refusal>, ended: &BTreeMap<i32, i64>) -> AttemptView {
     let refusal = refusal.filter(|refusal| refusal.attempt == error.attempt);
     let outcome = match refusal {
         Some(_) => "refused",
@@ -141,7 +151,7 @@ fn attempt(error: &AttemptError, refusal: Option<&Refusal>) -> AttemptView {
         attempt: small(error.attempt),
         outcome: outcome.to_owned(),
         started_at: micros(error.at),
-        ended_at: micros(error.at),
+        ended_at: ended.get(&error.attempt).map_or(micros(error.at), |at| Timestamp::from_micros(*at)),
         error: Some(refusal.map_or_else(|| error.error.clone(), |refusal| refusal.reason.clone())),
     }
 }

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use crate::attempt::InRiver;
 use crate::envelope::Envelope;
-use crate::view::{PROGRESS, REFUSED, Refusal, Word, lease, micros, queue_here, small};
+use crate::view::{ATTEMPTS_MOST, ENDED, PROGRESS, REFUSED, Refusal, Word, lease, micros, queue_here, small};
 
 /// A kind that this process runs.
 pub(crate) struct Handled {
@@ -87,6 +87,7 @@ impl Worker<Envelope> for Work {
         if attempt.is_committed() {
             return Ok(WorkOutcome::Complete);
         }
+        context.metadata_set(ENDED, ended(&job.row))?;
         let ran = self.clock.monotonic().saturating_sub(began);
         let refuse = |reason: String| {
             let refusal = Refusal { attempt: job.row.attempt, reason: storable(&reason) };
@@ -118,6 +119,16 @@ impl Worker<Envelope> for Work {
             Err(error) => failed(&error, Duration::ZERO),
         }
     }
+}
+
+/// When the attempts of the job ended, up to this one; not of all of them, if there are many.
+fn ended(row: &JobRow) -> BTreeMap<i32, i64> {
+    let mut ended: BTreeMap<i32, i64> = row.metadata.get(ENDED).unwrap_or_default().unwrap_or_default();
+    ended.insert(row.attempt, jiff::Timestamp::now().as_microsecond());
+    while ended.len() > ATTEMPTS_MOST {
+        ended.pop_first();
+    }
+    ended
 }
 
 fn age(job: &Job) -> Duration {

@@ -88,7 +88,10 @@ impl Native {
 
     /// Moves to a lease of its own: a batch may not wait for a transaction of the application.
     async fn part(&self) -> Result<(), Error> {
-        let (old, call) = (self.lease(), self.shared.holdings.begin_call());
+        let old = self.lease();
+        // should it have landed without an answer, or the handler be dropped where it waits, the next beat hands the job back, and this
+        // attempt does not count
+        let call = self.shared.holdings.call();
         let answer = async {
             let mut connection = self.shared.pool.acquire().await.map_err(Error::Connection)?;
             let row = PART
@@ -96,7 +99,7 @@ impl Native {
                 .bind(self.shared.worker)
                 .bind(old)
                 .bind(self.id)
-                .bind(call)
+                .bind(call.number())
                 .fetch_one(&mut *connection)
                 .await;
             row.and_then(|row| row.try_get::<Option<i64>, _>(0)).map_err(|e| Error::from_sqlx(PART.name, e))
@@ -105,20 +108,13 @@ impl Native {
             Ok(Some(own)) => {
                 self.lease.store(own, Ordering::SeqCst);
                 self.running.moved((old, self.id), (own, self.id));
-                self.shared.holdings.end_call(call, [own]);
+                call.end([own]);
                 self.shared.holdings.ended(old);
                 self.parted.store(true, Ordering::SeqCst);
                 Ok(())
             }
-            Ok(None) => {
-                self.shared.holdings.end_call(call, []);
-                Err(Error::LeaseLost)
-            }
-            Err(error) => {
-                // should it have landed, the next beat hands the job back, and this attempt does not count
-                self.shared.holdings.end_call(call, []);
-                Err(error)
-            }
+            Ok(None) => Err(Error::LeaseLost),
+            Err(error) => Err(error),
         }
     }
 }

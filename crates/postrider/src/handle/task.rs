@@ -116,7 +116,8 @@ async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) 
 /// Runs one attempt of a job, for an engine: a panic, a time that is over, and a handler that was told to stop and did not end are errors like
 /// any other, told as text. A handler that was told to stop is dropped a second later, where it waits.
 pub async fn answer(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration) -> Result<Verdict, String> {
-    let answered = AssertUnwindSafe(handler.handle(job, cx)).catch_unwind();
+    // called inside: it may panic before there is a future
+    let answered = AssertUnwindSafe(async { handler.handle(job, cx).await }).catch_unwind();
     let told = async {
         cx.stop().cancelled().await;
         sleep(STOP_PATIENCE).await;
@@ -157,7 +158,7 @@ impl Dispatcher {
     /// taken until it returns.
     pub(crate) fn tell_stuck(&self) {
         for stuck in self.running.stuck(self.clock.monotonic(), STUCK_PATIENCE) {
-            let Stuck { lease, id, kind, attempt, max_attempts } = stuck;
+            let Stuck { lease, id, kind, attempt, max_attempts, retry } = stuck;
             error!(
                 job.id = id,
                 job.kind = kind,
@@ -165,7 +166,12 @@ impl Dispatcher {
             );
             let Some(registered) = self.registry.get(&kind) else { continue };
             let error = "timed out and ignores its cancellation".to_owned();
-            let ended = match after_failure(&registered.retry, attempt, max_attempts, self.dice.roll()) {
+            let ended = match after_failure(
+                retry.as_ref().unwrap_or(&registered.retry),
+                attempt,
+                max_attempts,
+                self.dice.roll(),
+            ) {
                 Next::Retry(wait) => Ended::Failed { wait, error },
                 Next::Exhausted => Ended::Exhausted { error },
             };

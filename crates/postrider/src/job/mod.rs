@@ -5,6 +5,7 @@
 mod decide;
 mod act;
 mod holdings;
+mod known;
 mod pg;
 mod probes;
 pub(crate) mod retry;
@@ -22,6 +23,7 @@ pub(crate) use act::{act, ended, filter_json, pause, plan, step};
 pub(crate) use decide::pause as idle_pause;
 pub use decide::{Next, after_failure};
 pub(crate) use holdings::Holdings;
+pub(crate) use known::Known;
 pub(crate) use pg::{enqueue, enqueue_alone};
 pub(crate) use task::{Claimer, Claims, run};
 

@@ -30,10 +30,17 @@ pub struct Capabilities {
     pub progress: bool,
     /// A handler may end its attempt in a transaction of its own.
     pub transactional_completion: bool,
-    /// A worker that is dead is told from one that is busy, whatever the length of its jobs.
+    /// A worker that is dead is told from one that is busy, whatever the length of its jobs, and what one that was taken for dead still writes
+    /// does not count.
     pub leases: bool,
     /// A kind that no live worker knows waits without spending attempts.
     pub unknown_kinds_wait: bool,
+    /// Such a kind is shown as one: its jobs wait for `NoWorker`.
+    pub no_worker_shown: bool,
+    /// A low priority is not starved for ever.
+    pub aging: bool,
+    /// An attempt that holds its thread past its time is told as failed while it still does.
+    pub stuck_told: bool,
     /// Snoozing is bounded by the age of the job.
     pub max_age: bool,
 }

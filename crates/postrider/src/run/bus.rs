@@ -13,6 +13,7 @@ use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
+use crate::job::Known;
 use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
 use crate::record::Recorder;
 
@@ -44,6 +45,7 @@ pub(crate) struct Parts {
     pub(crate) pool: PgPool,
     pub(crate) app: String,
     pub(crate) registry: Registry,
+    pub(crate) kinds: Known,
     pub(crate) concurrency: BTreeMap<String, usize>,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
@@ -60,7 +62,7 @@ impl Bus {
 
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            jobs: Arc::new(PgJobs::new(parts.pool.clone())),
+            jobs: Arc::new(PgJobs::new(parts.pool.clone()).knowing(parts.kinds)),
             running: Mutex::default(),
             pool: parts.pool,
             app: parts.app,

@@ -6,6 +6,7 @@ use sqlx::PgPool;
 
 use super::wait::Waiters;
 use crate::error::{Error, Fut};
+use crate::job::Known;
 use crate::pg::Tx;
 use crate::port::{
     Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, NewJob, Page, Plan, QueueView, Step, Waited,
@@ -32,6 +33,9 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
     transactional_completion: true,
     leases: true,
     unknown_kinds_wait: true,
+    no_worker_shown: true,
+    aging: true,
+    stuck_told: true,
     max_age: true,
 };
 
@@ -40,12 +44,19 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
 pub struct PgJobs {
     pool: PgPool,
     waiters: Arc<Waiters>,
+    known: Option<Arc<Known>>,
 }
 
 impl PgJobs {
-    /// Over a pool, for calls without a transaction.
+    /// Over a pool, for calls without a transaction. It enqueues jobs of every kind that is declared in the database; the jobs of a
+    /// [`Bus`](crate::Bus) are of the kinds that its application declares, which are told from others before any statement.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, waiters: Arc::default() }
+        Self { pool, waiters: Arc::default(), known: None }
+    }
+
+    /// The same for these kinds alone.
+    pub(super) fn knowing(self, known: Known) -> Self {
+        Self { known: Some(Arc::new(known)), ..self }
     }
 
     /// The same, with another number of waits at a time in this process. Default: 64.
@@ -64,6 +75,9 @@ impl Jobs for PgJobs {
         Box::pin(async move {
             for job in jobs {
                 job.check()?;
+                if let Some(known) = &self.known {
+                    known.check(&job.kind)?;
+                }
                 if job.source.is_some() {
                     return Err(incapable("source", "its relay makes the jobs of events itself"));
                 }
