@@ -59,11 +59,20 @@ impl TestServer {
     /// # Panics
     /// If that fails, with what to do about it.
     pub async fn start() -> Self {
-        Self::try_start().await.unwrap_or_else(|error| panic!("no Postgres for this test: {error:#}"))
+        Self::start_with(&[]).await
     }
 
-    async fn try_start() -> anyhow::Result<Self> {
-        let postgres = tokio::task::spawn_blocking(|| Postgres::start(test_options())).await??;
+    /// The same with these settings of the server on top.
+    ///
+    /// # Panics
+    /// If that fails, with what to do about it.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let options = settings.iter().fold(test_options(), |options, (name, value)| options.setting(name, value));
+        Self::try_start(options).await.unwrap_or_else(|error| panic!("no Postgres for this test: {error:#}"))
+    }
+
+    async fn try_start(options: Options) -> anyhow::Result<Self> {
+        let postgres = tokio::task::spawn_blocking(|| Postgres::start(options)).await??;
         let url = postgres.url(DATABASE);
         create_database(&postgres.url(MAINTENANCE), DATABASE, "template1").await?;
         let options = PgConnectOptions::from_str(&url)?;

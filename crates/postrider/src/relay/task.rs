@@ -46,7 +46,7 @@ pub(crate) async fn run(relay: Arc<Relay>, mut link: Link, wake: Arc<Wake>, stop
                 if pass.busy {
                     decide::Next::After(BUSY_PAUSE)
                 } else {
-                    decide::next(pass, quiet, wake.listening.load(Ordering::Relaxed))
+                    decide::next(pass, quiet, wake.listens(), wake.poll)
                 }
             }
             Err(failure) => {

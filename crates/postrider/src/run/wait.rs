@@ -8,6 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::Error;
+use crate::pg::borrow;
 use crate::port::Waited;
 use crate::{inspect, job};
 
@@ -58,14 +59,14 @@ impl Waiters {
             let ended = guard.ended.notified();
             if let Ok(turn) = self.looking.try_lock() {
                 let asked = self.with(|waiting| waiting.keys().copied().collect::<Vec<_>>());
-                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-                let over = job::ended(&mut *connection, &asked).await?;
+                let mut connection = borrow(pool).await?;
+                let over = job::ended(&mut connection, &asked).await?;
                 self.with(|waiting| {
                     over.iter().filter_map(|key| waiting.get(key)).for_each(|w| w.ended.notify_waiters());
                 });
                 drop(turn);
                 if over.contains(&key)
-                    && let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
+                    && let Some(view) = inspect::views(&mut connection, &[key], true).await?.pop()
                 {
                     return Ok(Waited::Ended(Box::new(view)));
                 }
@@ -81,8 +82,8 @@ impl Waiters {
             };
             if timeout_at(until, looked).await.unwrap_or(false) {
                 pause = Duration::ZERO;
-                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-                if let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
+                let mut connection = borrow(pool).await?;
+                if let Some(view) = inspect::views(&mut connection, &[key], true).await?.pop()
                     && view.state.is_terminal()
                 {
                     return Ok(Waited::Ended(Box::new(view)));
