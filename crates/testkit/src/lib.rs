@@ -15,7 +15,7 @@ pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
 pub mod conformance; // what every engine promises
 
-pub use cluster::{SERVER_VARIABLE, TestServer, psql, test_options};
+pub use cluster::{SERVER_VARIABLE, TestServer, psql, shared_options, test_options};
 pub use db::TestDb;
 pub use ledger::{Effect, Ledger, lines};
 pub use pgbouncer::PgBouncer;
