@@ -32,6 +32,26 @@ begin
     end if;
 end $$;
 
+-- Whether every string of a JSON text can be held: without NUL and without half of a surrogate pair. Before anything else looks into it:
+-- a look at one field reads them all, and fails in its own words.
+create function postrider.check_escapes(field text, txt text) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    bare text;
+begin
+    if position('\u' in txt) > 0 then
+        bare := replace(txt, '\\', 'xx');
+        if position('\u0000' in bare) > 0 then
+            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
+        end if;
+        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
+        if bare ~ '\\u[dD][89a-fA-F]' then
+            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
+                'send both halves, or the character itself');
+        end if;
+    end if;
+end $$;
+
 -- The gate that every payload passes, the same as postrider_contract::check_json: size, depth, NUL, surrogates, numbers.
 -- Each expensive look is taken only when a cheap one asks for it.
 create function postrider.check_json(field text, data json) returns void
@@ -48,17 +68,7 @@ begin
         perform postrider.refuse('PR002', field, format('it has %s bytes, the limit is 262144', octet_length(txt)),
             'keep the payload elsewhere and send its address');
     end if;
-    if position('\u' in txt) > 0 then
-        bare := replace(txt, '\\', 'xx');
-        if position('\u0000' in bare) > 0 then
-            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
-        end if;
-        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
-        if bare ~ '\\u[dD][89a-fA-F]' then
-            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
-                'send both halves, or the character itself');
-        end if;
-    end if;
+    perform postrider.check_escapes(field, txt);
     -- one level costs two bytes, and no more levels than opening brackets
     if octet_length(txt) > 257 and length(txt) - length(translate(txt, '[{', '')) > 128 then
         bare := regexp_replace(txt, '"([^"\\]|\\.)*"', '', 'g');

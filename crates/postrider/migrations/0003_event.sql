@@ -151,6 +151,7 @@ declare
     e json;
     stray text;
 begin
+    perform postrider.check_escapes('data', events::text);
     if json_typeof(events) is distinct from 'array' then
         perform postrider.refuse('PR003', 'events', 'it is not an array', 'send an array of objects with type, subject, data');
     end if;

@@ -241,6 +241,7 @@ declare
     ids bigint[];
     due boolean;
 begin
+    perform postrider.check_escapes('args', jobs::text);
     if json_typeof(jobs) is distinct from 'array' then
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;

@@ -38,6 +38,8 @@ begin
              cross join lateral (
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                   -- what a producer holds is passed by: it may not keep the slots from what waits behind it
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
@@ -55,7 +57,7 @@ begin
            for no key update of u skip locked
     ), turn as materialized (
         select g.id, g.hash, g.mode, g.job,
-               g.mode = 1 or (coalesce(g.running, g.id) = g.id and g.pos = min(g.pos) over (partition by g.hash)) as goes
+               g.mode = 1 or g.running = g.id or (g.running is null and g.pos = min(g.pos) over (partition by g.hash)) as goes
           from gate g
     ), known as materialized (
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,

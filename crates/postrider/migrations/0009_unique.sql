@@ -177,10 +177,17 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     x record;
     k postrider.kind;
+    one record;
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
 begin
+    -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
+    perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
+       from rows from (
+            json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, owner text),
+            json_array_elements(jobs))
+           with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
         select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
                (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
@@ -196,16 +203,29 @@ begin
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
-        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.of_owner);
         select * into k from postrider.kind d where d.name = x.kind;
         k.queue := coalesce(x.queue, k.queue);
         k.priority := coalesce(x.priority, k.priority);
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
-        select a.id, a.fresh, a.replaced into ids[x.at], fresh_ones[x.at], replaced_ones[x.at]
+        select a.id, a.fresh, a.replaced into one
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry) a;
+        ids[x.at] := one.id;
+        fresh_ones[x.at] := one.fresh;
+        replaced_ones[x.at] := one.replaced;
     end loop;
     return query select * from unnest(ids, fresh_ones, replaced_ones);
+end $$;
+
+-- Whether no producer holds the group of a job that waits; then it is the caller's until the end of its transaction.
+create function postrider.hold_group(id bigint) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+    of_job bytea := (select j.unique_hash from postrider.job j where j.class = (hold_group.id & 3)::smallint and j.id = hold_group.id);
+begin
+    perform from postrider.uniq u where u.hash = of_job for no key update skip locked;
+    return found or not exists (select from postrider.uniq u where u.hash = of_job);
 end $$;
 
 -- After jobs were claimed, ended or put off: what becomes of their groups. A row that a producer holds is left to the next beat.

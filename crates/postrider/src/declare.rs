@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
-use crate::job::retry;
+use crate::job::{Known, retry};
 use crate::pg::{Arg, Statement, Tx, begin};
 use crate::run::{Bus, Parts, Settings, admit};
 
@@ -227,6 +227,7 @@ impl Builder {
         let mut connection = admit(&self.pool, &self.settings, &queues).await?;
         self.declare(&mut connection).await?;
         let _ = connection.close().await;
+        let kinds = Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()));
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
@@ -238,6 +239,7 @@ impl Builder {
             pool: self.pool,
             app: self.app,
             registry,
+            kinds,
             concurrency: self.concurrency,
             settings: self.settings,
             direct: self.direct,

@@ -88,10 +88,13 @@ impl Native {
 
     /// Moves to a lease of its own: a batch may not wait for a transaction of the application.
     async fn part(&self) -> Result<(), Error> {
-        let (old, call) = (self.lease(), self.shared.holdings.begin_call());
+        let old = self.lease();
+        // should it have landed without an answer, or the handler be dropped where it waits, the next beat hands the job back, and this
+        // attempt does not count
+        let call = self.shared.holdings.call();
         let answer = async {
             let worker = self.shared.worker.to_string();
-            let args = [Arg::Text(&worker), Arg::Int(old), Arg::Int(self.id), Arg::Int(call)];
+            let args = [Arg::Text(&worker), Arg::Int(old), Arg::Int(self.id), Arg::Int(call.number())];
             let rows = borrow(&self.shared.pool).await?.run(&PART, &args).await?;
             rows.first().filter(|row| row.opt(0).is_some()).map(|row| row.int(0)).transpose()
         };
@@ -99,20 +102,13 @@ impl Native {
             Ok(Some(own)) => {
                 self.lease.store(own, Ordering::SeqCst);
                 self.running.moved((old, self.id), (own, self.id));
-                self.shared.holdings.end_call(call, [own]);
+                call.end([own]);
                 self.shared.holdings.ended(old);
                 self.parted.store(true, Ordering::SeqCst);
                 Ok(())
             }
-            Ok(None) => {
-                self.shared.holdings.end_call(call, []);
-                Err(Error::LeaseLost)
-            }
-            Err(error) => {
-                // should it have landed, the next beat hands the job back, and this attempt does not count
-                self.shared.holdings.end_call(call, []);
-                Err(error)
-            }
+            Ok(None) => Err(Error::LeaseLost),
+            Err(error) => Err(error),
         }
     }
 }

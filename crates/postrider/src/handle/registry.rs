@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ impl Registry {
         self.0.get(kind)
     }
 
-    /// Each queue with the kinds that this process runs.
+    /// Each queue with the kinds that this process runs in it: its own, and those of other queues, whose jobs may have been enqueued
+    /// into it. A handler that watches its claims does so in its own queue alone.
     pub(crate) fn queues(&self) -> BTreeMap<String, Vec<String>> {
-        let mut queues = BTreeMap::<String, Vec<String>>::new();
-        for (kind, registered) in &self.0 {
-            queues.entry(registered.queue.clone()).or_default().push(kind.clone());
-        }
-        queues
+        let names: BTreeSet<&str> = self.0.values().map(|registered| registered.queue.as_str()).collect();
+        let runs = |queue: &str, r: &Registered| r.queue == queue || !r.handler.watches_claims();
+        let kinds = |queue| self.0.iter().filter(|(_, r)| runs(queue, r)).map(|(kind, _)| kind.clone()).collect();
+        names.into_iter().map(|queue| (queue.to_owned(), kinds(queue))).collect()
     }
 
     /// Whether a handler of the queue watches its claims.

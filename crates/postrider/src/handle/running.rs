@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postrider_contract::Retry;
 use tokio_util::sync::CancellationToken;
 
 use crate::port::Job;
@@ -20,6 +21,7 @@ struct Attempt {
     kind: String,
     number: i16,
     max: i16,
+    retry: Option<Retry>,
     deadline: Duration,
     told_stuck: bool,
     interrupted: bool,
@@ -44,6 +46,7 @@ pub(crate) struct Stuck {
     pub(crate) kind: String,
     pub(crate) attempt: i16,
     pub(crate) max_attempts: i16,
+    pub(crate) retry: Option<Retry>,
 }
 
 impl Running {
@@ -58,6 +61,7 @@ impl Running {
             kind: job.kind.clone(),
             number: job.attempt,
             max: job.max_attempts,
+            retry: job.retry.clone(),
             deadline,
             told_stuck: false,
             interrupted: false,
@@ -123,7 +127,8 @@ impl Running {
         late.map(|(&(lease, id), attempt)| {
             attempt.told_stuck = true;
             attempt.stop.cancel();
-            Stuck { lease, id, kind: attempt.kind.clone(), attempt: attempt.number, max_attempts: attempt.max }
+            let Attempt { kind, number, max, retry, .. } = attempt;
+            Stuck { lease, id, kind: kind.clone(), attempt: *number, max_attempts: *max, retry: retry.clone() }
         })
         .collect()
     }

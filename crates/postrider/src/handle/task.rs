@@ -101,7 +101,8 @@ fn snoozed(job: &Job, registered: &Registered, wait: Duration, ran: Duration) ->
 }
 
 async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) -> Ended {
-    let handled = AssertUnwindSafe(registered.handler.handle(job, cx)).catch_unwind();
+    // called inside: it may panic before there is a future
+    let handled = AssertUnwindSafe(async { registered.handler.handle(job, cx).await }).catch_unwind();
     let told = async {
         cx.stop().cancelled().await;
         sleep(STOP_PATIENCE).await;
@@ -149,7 +150,7 @@ impl Dispatcher {
     /// taken until it returns.
     pub(crate) fn tell_stuck(&self) {
         for stuck in self.running.stuck(self.clock.monotonic(), STUCK_PATIENCE) {
-            let Stuck { lease, id, kind, attempt, max_attempts } = stuck;
+            let Stuck { lease, id, kind, attempt, max_attempts, retry } = stuck;
             error!(
                 job.id = id,
                 job.kind = kind,
@@ -157,7 +158,12 @@ impl Dispatcher {
             );
             let Some(registered) = self.registry.get(&kind) else { continue };
             let error = "timed out and ignores its cancellation".to_owned();
-            let ended = match after_failure(&registered.retry, attempt, max_attempts, self.dice.roll()) {
+            let ended = match after_failure(
+                retry.as_ref().unwrap_or(&registered.retry),
+                attempt,
+                max_attempts,
+                self.dice.roll(),
+            ) {
                 Next::Retry(wait) => Ended::Failed { wait, error },
                 Next::Exhausted => Ended::Exhausted { error },
             };

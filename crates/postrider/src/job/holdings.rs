@@ -29,6 +29,11 @@ impl Holdings {
         call
     }
 
+    /// The same for a call that may be dropped before its reply is here: then it is given up.
+    pub(crate) fn call(&self) -> Call<'_> {
+        Call { holdings: self, number: self.begin_call() }
+    }
+
     /// The reply of a claim is here, with the lease of each job; or it is given up, with none.
     pub(crate) fn end_call(&self, call: i64, leases: impl IntoIterator<Item = i64>) {
         let mut held = self.lock();
@@ -57,9 +62,42 @@ impl Holdings {
     }
 }
 
+/// A call whose reply is on its way. Dropped, it is given up.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    holdings: &'a Holdings,
+    number: i64,
+}
+
+impl Call<'_> {
+    pub(crate) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// The reply is here, with the lease of each job.
+    pub(crate) fn end(self, leases: impl IntoIterator<Item = i64>) {
+        self.holdings.end_call(self.number, leases);
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.holdings.end_call(self.number, []);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_that_is_dropped_is_given_up_and_one_that_ended_keeps_its_lease() {
+        let holdings = Holdings::default();
+        drop(holdings.call());
+        assert_eq!(holdings.snapshot(), (1, vec![]));
+        holdings.call().end([70]);
+        assert_eq!(holdings.snapshot(), (2, vec![70]));
+    }
 
     #[test]
     fn a_call_is_settled_when_it_and_all_before_it_have_ended() {

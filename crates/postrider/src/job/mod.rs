@@ -5,6 +5,7 @@
 mod decide;
 mod act;
 mod holdings;
+mod known;
 mod pg;
 mod probes;
 pub(crate) mod retry;
@@ -21,6 +22,7 @@ use crate::port::Job;
 pub(crate) use act::{act, ended, filter_json, pause, plan, step};
 pub(crate) use decide::{Next, after_failure, pause as idle_pause};
 pub(crate) use holdings::Holdings;
+pub(crate) use known::Known;
 pub(crate) use pg::{enqueue, enqueue_alone};
 pub(crate) use task::{Claimer, Claims, run};
 

@@ -1,9 +1,21 @@
+use std::time::Duration;
+
 use postrider_contract::{
-    Event, JobId, Payload, Retry, Timestamp, Unique, check_json, check_name, check_owner, check_public_name,
+    Code, Event, JobId, Payload, Refused, Retry, Timestamp, Unique, check_json, check_name, check_owner,
+    check_public_name,
 };
 
 use crate::error::Error;
 use crate::pg::{Witness, Wrote};
+
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+/// The longest window of uniqueness: ten years.
+const WINDOW_MOST: Duration = Duration::from_hours(3_660 * 24);
+/// Steps of one schedule: what the database takes of the longest of them.
+const RETRY_STEPS_MOST: usize = 250;
+/// The longest step of a schedule: thirteen digits of milliseconds.
+const RETRY_WAIT_MOST: Duration = Duration::from_millis(9_999_999_999_999);
 
 /// A leased job, as its handler sees it.
 #[derive(Debug, Clone)]
@@ -153,8 +165,52 @@ impl NewJob {
         }
         check_owner(&self.owner)?;
         check_json("args", self.args.as_str())?;
+        self.check_numbers()?;
+        self.check_alike()?;
         Ok(())
     }
+
+    fn check_numbers(&self) -> Result<(), Refused> {
+        if let Some(priority) = self.priority.filter(|priority| !(1..=4).contains(priority)) {
+            return Err(option("priority", format!("{priority} is not a priority"), "use 1 (first) to 4 (last)"));
+        }
+        if let Some(most) = self.max_attempts.filter(|most| !(1..=1000).contains(most)) {
+            return Err(option("max_attempts", format!("{most} is out of range"), "use 1 to 1000"));
+        }
+        let Some(retry) = &self.retry else { return Ok(()) };
+        let waits = match retry {
+            Retry::Backoff { first, most } => &[*first, *most],
+            Retry::Steps(steps) => steps.as_slice(),
+        };
+        if waits.is_empty() || waits.len() > RETRY_STEPS_MOST || waits.iter().any(|wait| *wait > RETRY_WAIT_MOST) {
+            let message = format!("it is not a retry schedule of 1 to {RETRY_STEPS_MOST} steps of 300 years at most");
+            return Err(option("retry", message, "use fewer or shorter steps: the last one stays for all that follow"));
+        }
+        Ok(())
+    }
+
+    fn check_alike(&self) -> Result<(), Refused> {
+        for (field, key) in [("unique_key", &self.unique_key), ("idempotency_key", &self.idempotency_key)] {
+            if key.as_ref().is_some_and(|key| !(1..=KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0')) {
+                return Err(option(
+                    field,
+                    "a key is 1 to 200 bytes without NUL".to_owned(),
+                    "use a shorter key, or a hash",
+                ));
+            }
+        }
+        if let Some(Unique::Within(window)) = self.unique
+            && !(Duration::from_millis(1)..=WINDOW_MOST).contains(&window)
+        {
+            let remedy = "use a millisecond at least and ten years at most";
+            return Err(option("unique_for", format!("{window:?} is not a window"), remedy));
+        }
+        Ok(())
+    }
+}
+
+fn option(field: &str, message: String, remedy: &str) -> Refused {
+    Refused::new(Code::Option, field, message, remedy)
 }
 
 /// The answer to one enqueued job.

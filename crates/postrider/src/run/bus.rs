@@ -14,6 +14,7 @@ use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
+use crate::job::Known;
 use crate::pg::{Pooler, keeps};
 use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
 use crate::record::Recorder;
@@ -45,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) pool: PgPool,
     pub(crate) app: String,
     pub(crate) registry: Registry,
+    pub(crate) kinds: Known,
     pub(crate) concurrency: BTreeMap<String, usize>,
     pub(crate) settings: Settings,
     pub(crate) direct: Option<PgConnectOptions>,
@@ -61,7 +63,7 @@ impl Bus {
 
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            jobs: Arc::new(PgJobs::new(parts.pool.clone()).behind(parts.settings.pooler)),
+            jobs: Arc::new(PgJobs::new(parts.pool.clone()).behind(parts.settings.pooler).knowing(parts.kinds)),
             running: Mutex::default(),
             pool: parts.pool,
             app: parts.app,

@@ -6,6 +6,7 @@ use sqlx::PgPool;
 
 use super::wait::Waiters;
 use crate::error::Fut;
+use crate::job::Known;
 use crate::pg::{Pooler, Tx, borrow, keeps};
 use crate::port::{
     Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, NewJob, Page, Plan, QueueView, Step, Waited,
@@ -41,13 +42,15 @@ pub struct PgJobs {
     pool: PgPool,
     pooler: Pooler,
     waiters: Arc<Waiters>,
+    known: Option<Arc<Known>>,
 }
 
 impl PgJobs {
-    /// Over a pool, for calls without a transaction.
+    /// Over a pool, for calls without a transaction. It enqueues jobs of every kind that is declared in the database; the jobs of a
+    /// [`Bus`](crate::Bus) are of the kinds that its application declares, which are told from others before any statement.
     pub fn new(pool: PgPool) -> Self {
         let pooler = if keeps(&pool.connect_options()) { Pooler::None } else { Pooler::Transaction };
-        Self { pool, pooler, waiters: Arc::default() }
+        Self { pool, pooler, waiters: Arc::default(), known: None }
     }
 
     /// The same through a pooler. A pool whose connections keep no prepared statements is taken to have one before it, and
@@ -55,6 +58,11 @@ impl PgJobs {
     #[must_use]
     pub fn behind(self, pooler: Pooler) -> Self {
         if pooler == Pooler::None { self } else { Self { pooler, ..self } }
+    }
+
+    /// The same for these kinds alone.
+    pub(super) fn knowing(self, known: Known) -> Self {
+        Self { known: Some(Arc::new(known)), ..self }
     }
 
     /// The same, with another number of waits at a time in this process. Default: 64.
@@ -73,6 +81,9 @@ impl Jobs for PgJobs {
         Box::pin(async move {
             for job in jobs {
                 job.check()?;
+                if let Some(known) = &self.known {
+                    known.check(&job.kind)?;
+                }
                 if job.source.is_some() {
                     return Err(incapable("source", "its relay makes the jobs of events itself"));
                 }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Dice, Error, Kind, Runtime, Settings};
-use sqlx::PgPool;
+use postrider::{Bus, Dice, Error, EventTypeSpec, JobId, Kind, Runtime, Settings};
+use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::TestDb;
 
@@ -21,6 +21,21 @@ pub trait Stage: Send + Sync {
 
     /// One process of an application on this engine.
     fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>>;
+
+    /// Where `postrider.enqueue` and the other functions can be called, if this engine has doors in SQL.
+    fn sql(&self) -> Option<&PgPool>;
+
+    /// Lets so much time pass for everything that is there, without waiting for it.
+    fn elapse(&self, time: Duration) -> BoxFuture<'_, ()>;
+
+    /// Forgets a job that has ended, and its history, as retention does.
+    fn forget<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()>;
+
+    /// Takes a job that runs from its worker, as happens to one that is taken for dead and lives.
+    fn rob<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()>;
+
+    /// How many waiting jobs that are not due the engine has looked at so far.
+    fn looked_ahead(&self) -> BoxFuture<'_, u64>;
 }
 
 /// What a process declares and handles.
@@ -28,6 +43,8 @@ pub trait Stage: Send + Sync {
 pub struct App {
     /// Its kinds.
     pub kinds: Vec<Kind>,
+    /// Its event types.
+    pub types: Vec<EventTypeSpec>,
     /// How it takes part.
     pub settings: Settings,
     /// Jobs at a time, by queue.
@@ -42,7 +59,13 @@ impl App {
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
         let settings =
             Settings { beat: Duration::from_millis(100), dead_after: Duration::from_secs(2), ..Settings::default() };
-        Self { kinds: kinds.into_iter().collect(), settings, concurrency: Vec::new(), dice: Dice::loaded(|| 0.0) }
+        Self {
+            kinds: kinds.into_iter().collect(),
+            types: Vec::new(),
+            settings,
+            concurrency: Vec::new(),
+            dice: Dice::loaded(|| 0.0),
+        }
     }
 
     /// The same, with so many jobs of a queue at a time.
@@ -51,11 +74,19 @@ impl App {
         self.concurrency.push((queue.to_owned(), jobs));
         self
     }
+
+    /// The same, with retries that are later by this share of a tenth.
+    #[must_use]
+    pub fn dice(mut self, roll: f64) -> Self {
+        self.dice = Dice::loaded(move || roll);
+        self
+    }
 }
 
-/// The native engine; `tune` is applied to the settings of each process.
+/// The native engine; `tune` is applied to the settings of each process, and `sql` to each fresh database.
 pub struct Native {
     tune: fn(&mut Settings),
+    sql: Option<String>,
 }
 
 impl fmt::Debug for Native {
@@ -66,14 +97,19 @@ impl fmt::Debug for Native {
 
 impl Default for Native {
     fn default() -> Self {
-        Self { tune: |_| {} }
+        Self::tuned(|_| {})
     }
 }
 
 impl Native {
     /// With other settings than the cases ask for.
     pub fn tuned(tune: fn(&mut Settings)) -> Self {
-        Self { tune }
+        Self { tune, sql: None }
+    }
+
+    /// With another database than was installed: the statements run on each fresh one.
+    pub fn altered(sql: impl Into<String>) -> Self {
+        Self { sql: Some(sql.into()), ..Self::default() }
     }
 }
 
@@ -81,6 +117,9 @@ impl Engine for Native {
     fn fresh(&self) -> BoxFuture<'_, Box<dyn Stage>> {
         Box::pin(async {
             let db = TestDb::fresh().await;
+            if let Some(sql) = &self.sql {
+                run(db.pool(), sql.clone()).await;
+            }
             Box::new(NativeStage { db, tune: self.tune }) as Box<dyn Stage>
         })
     }
@@ -99,12 +138,60 @@ impl Stage for NativeStage {
     fn process(&self, mut app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
         Box::pin(async move {
             (self.tune)(&mut app.settings);
-            let mut builder =
-                Bus::builder(self.db.pool().clone()).kinds(app.kinds).settings(app.settings).dice(app.dice);
+            let mut builder = Bus::builder(self.db.pool().clone())
+                .kinds(app.kinds)
+                .types(app.types)
+                .settings(app.settings)
+                .dice(app.dice);
             for (queue, jobs) in app.concurrency {
                 builder = builder.concurrency(queue, jobs);
             }
             Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
         })
     }
+
+    fn sql(&self) -> Option<&PgPool> {
+        Some(self.db.pool())
+    }
+
+    fn elapse(&self, time: Duration) -> BoxFuture<'_, ()> {
+        let by = format!("interval '{} microseconds'", time.as_micros());
+        Box::pin(run(
+            self.pool(),
+            format!(
+                "begin;
+                 lock table postrider.later in share row exclusive mode;
+                 update postrider.job set created_at = created_at - {by}, run_at = run_at - {by};
+                 update postrider.later set run_at = run_at - {by};
+                 update postrider.uniq set until = until - {by} where until is not null;
+                 update postrider.idempotency set until = until - {by};
+                 commit"
+            ),
+        ))
+    }
+
+    fn forget<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()> {
+        let tables = ["job", "done", "attempt"];
+        let deletes = tables.map(|table| format!("delete from postrider.{table} where id = {id};"));
+        Box::pin(run(self.pool(), deletes.concat()))
+    }
+
+    fn rob<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()> {
+        let sql =
+            format!("select postrider.put_back(l.id, true, false) from postrider.lease l where {id} = any (l.open)");
+        Box::pin(run(self.pool(), sql))
+    }
+
+    fn looked_ahead(&self) -> BoxFuture<'_, u64> {
+        let sql = "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_all_tables
+                    where schemaname = 'postrider' and relname = 'later'";
+        Box::pin(async move {
+            let n: i64 = sqlx::query_scalar(sql).fetch_one(self.pool()).await.unwrap();
+            u64::try_from(n).unwrap()
+        })
+    }
+}
+
+async fn run(pool: &PgPool, sql: String) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -5,16 +5,35 @@
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
     clippy::missing_panics_doc,
     reason = "a case is a test: it panics when it does not hold"
 )]
 
 mod engine;
 mod stage;
+mod parts; // kinds, transactions and doors that several families use
 pub mod enqueue;
+pub mod unique;
+pub mod claim;
+pub mod attempt;
+pub mod wrong;
 
 pub use engine::{App, Engine, Native, Stage};
+pub use parts::{Counting, Door, Gate, answering, doors, gated, minute_later, quick, refused};
 pub use stage::{Heard, Scene, json, telling};
+
+use futures_util::future::LocalBoxFuture;
+
+/// A case, for those who run them by hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Runs it; a case that does not hold panics.
+    pub run: for<'a> fn(&'a dyn Engine) -> LocalBoxFuture<'a, ()>,
+}
 
 /// Makes a test of each case, in a module for each family, against an engine.
 ///
@@ -23,12 +42,21 @@ pub use stage::{Heard, Scene, json, telling};
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::conformance_enqueue!($engine);
+        $crate::conformance_unique!($engine);
+        $crate::conformance_claim!($engine);
+        $crate::conformance_attempt!($engine);
     };
 }
 
-/// One family's cases as tests. Each family calls it with the names of its cases.
+/// One family's cases as tests, or as a list of [`Case`]s. Each family calls it with the names of its cases.
 #[macro_export]
 macro_rules! conformance_family {
+    (@list, $family:ident, [$($case:ident),* $(,)?]) => {
+        vec![$($crate::conformance::Case {
+            name: stringify!($case),
+            run: |engine| Box::pin($crate::conformance::$family::$case(engine)),
+        }),*]
+    };
     ($engine:expr, $family:ident, [$($case:ident),* $(,)?]) => {
         mod $family {
             use super::*;
