@@ -199,6 +199,13 @@ impl Builder {
         self
     }
 
+    /// The clock of its deadlines and of its watch over the others; for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Checks everything and declares it, all or nothing. The schema must be up to date: see [`crate::migrate`].
     pub async fn build(self) -> Result<Bus, Error> {
         let refused = self.refusals();

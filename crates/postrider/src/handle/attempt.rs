@@ -89,6 +89,7 @@ impl Native {
     /// Moves to a lease of its own: a batch may not wait for a transaction of the application.
     async fn part(&self) -> Result<(), Error> {
         let (old, call) = (self.lease(), self.shared.holdings.begin_call());
+        self.running.parting(old, self.id, true);
         let answer = async {
             let mut connection = self.shared.pool.acquire().await.map_err(Error::Connection)?;
             let row = PART
@@ -112,11 +113,14 @@ impl Native {
             }
             Ok(None) => {
                 self.shared.holdings.end_call(call, []);
+                self.running.parting(old, self.id, false);
+                self.running.cancel(old, self.id);
                 Err(Error::LeaseLost)
             }
             Err(error) => {
                 // should it have landed, the next beat hands the job back, and this attempt does not count
                 self.shared.holdings.end_call(call, []);
+                self.running.parting(old, self.id, false);
                 Err(error)
             }
         }
