@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Dice, Error, Kind, Runtime, Settings};
+use postrider::{Bus, Clock, Dice, Error, Kind, Runtime, Settings};
 use sqlx::PgPool;
 
+use super::crew::Perils;
 use crate::TestDb;
 
 /// Makes fresh engines.
@@ -21,6 +22,9 @@ pub trait Stage: Send + Sync {
 
     /// One process of an application on this engine.
     fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>>;
+
+    /// What may befall its processes.
+    fn perils(&self) -> &dyn Perils;
 }
 
 /// What a process declares and handles.
@@ -34,6 +38,8 @@ pub struct App {
     pub concurrency: Vec<(String, usize)>,
     /// The dice of its retries.
     pub dice: Dice,
+    /// Its clock.
+    pub clock: Clock,
 }
 
 impl App {
@@ -42,7 +48,13 @@ impl App {
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
         let settings =
             Settings { beat: Duration::from_millis(100), dead_after: Duration::from_secs(2), ..Settings::default() };
-        Self { kinds: kinds.into_iter().collect(), settings, concurrency: Vec::new(), dice: Dice::loaded(|| 0.0) }
+        Self {
+            kinds: kinds.into_iter().collect(),
+            settings,
+            concurrency: Vec::new(),
+            dice: Dice::loaded(|| 0.0),
+            clock: Clock::system(),
+        }
     }
 
     /// The same, with so many jobs of a queue at a time.
@@ -86,9 +98,9 @@ impl Engine for Native {
     }
 }
 
-struct NativeStage {
-    db: TestDb,
-    tune: fn(&mut Settings),
+pub(super) struct NativeStage {
+    pub(super) db: TestDb,
+    pub(super) tune: fn(&mut Settings),
 }
 
 impl Stage for NativeStage {
@@ -96,15 +108,21 @@ impl Stage for NativeStage {
         self.db.pool()
     }
 
-    fn process(&self, mut app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
-        Box::pin(async move {
-            (self.tune)(&mut app.settings);
-            let mut builder =
-                Bus::builder(self.db.pool().clone()).kinds(app.kinds).settings(app.settings).dice(app.dice);
-            for (queue, jobs) in app.concurrency {
-                builder = builder.concurrency(queue, jobs);
-            }
-            Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
-        })
+    fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
+        Box::pin(built(self.db.pool().clone(), app, self.tune))
     }
+
+    fn perils(&self) -> &dyn Perils {
+        self
+    }
+}
+
+/// A process of the native engine over a pool.
+pub(super) async fn built(pool: PgPool, mut app: App, tune: fn(&mut Settings)) -> Result<Arc<dyn Runtime>, Error> {
+    tune(&mut app.settings);
+    let mut builder = Bus::builder(pool).kinds(app.kinds).settings(app.settings).dice(app.dice).clock(app.clock);
+    for (queue, jobs) in app.concurrency {
+        builder = builder.concurrency(queue, jobs);
+    }
+    Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
 }

@@ -11,7 +11,12 @@
 
 mod engine;
 mod stage;
+pub mod crew;
 pub mod enqueue;
+pub mod lease;
+pub mod act;
+pub mod lifecycle;
+pub mod wait;
 
 pub use engine::{App, Engine, Native, Stage};
 pub use stage::{Heard, Scene, json, telling};
@@ -23,6 +28,10 @@ pub use stage::{Heard, Scene, json, telling};
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::conformance_enqueue!($engine);
+        $crate::conformance_lease!($engine);
+        $crate::conformance_act!($engine);
+        $crate::conformance_lifecycle!($engine);
+        $crate::conformance_wait!($engine);
     };
 }
 
