@@ -211,6 +211,13 @@ impl Builder {
         self
     }
 
+    /// The clock of its deadlines and of its watch over the others; for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Checks everything and declares it, all or nothing. The schema must be up to date: see [`crate::migrate`].
     ///
     /// A process that is to work is refused if the server has too few free connections for it ([`Error::Connections`]), and any

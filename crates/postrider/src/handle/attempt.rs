@@ -92,6 +92,7 @@ impl Native {
         // should it have landed without an answer, or the handler be dropped where it waits, the next beat hands the job back, and this
         // attempt does not count
         let call = self.shared.holdings.call();
+        self.running.parting(old, self.id, true);
         let answer = async {
             let worker = self.shared.worker.to_string();
             let args = [Arg::Text(&worker), Arg::Int(old), Arg::Int(self.id), Arg::Int(call.number())];
@@ -107,8 +108,15 @@ impl Native {
                 self.parted.store(true, Ordering::SeqCst);
                 Ok(())
             }
-            Ok(None) => Err(Error::LeaseLost),
-            Err(error) => Err(error),
+            Ok(None) => {
+                self.running.parting(old, self.id, false);
+                self.running.cancel(old, self.id);
+                Err(Error::LeaseLost)
+            }
+            Err(error) => {
+                self.running.parting(old, self.id, false);
+                Err(error)
+            }
         }
     }
 }

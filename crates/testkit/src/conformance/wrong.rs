@@ -12,6 +12,7 @@ use postrider::{
 };
 use sqlx::PgPool;
 
+use super::crew::Perils;
 use super::{App, Engine, Native, Stage};
 
 /// A wrong engine.
@@ -228,6 +229,10 @@ impl Stage for FaultyStage {
 
     fn looked_ahead(&self) -> BoxFuture<'_, u64> {
         self.inner.looked_ahead()
+    }
+
+    fn perils(&self) -> &dyn Perils {
+        self.inner.perils()
     }
 }
 
