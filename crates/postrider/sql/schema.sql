@@ -230,6 +230,31 @@ end $$;
 
 
 --
+-- Name: check_escapes(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_escapes(field text, txt text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    bare text;
+begin
+    if position('\u' in txt) > 0 then
+        bare := replace(txt, '\\', 'xx');
+        if position('\u0000' in bare) > 0 then
+            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
+        end if;
+        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
+        if bare ~ '\\u[dD][89a-fA-F]' then
+            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
+                'send both halves, or the character itself');
+        end if;
+    end if;
+end $$;
+
+
+--
 -- Name: check_isolation(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -299,17 +324,7 @@ begin
         perform postrider.refuse('PR002', field, format('it has %s bytes, the limit is 262144', octet_length(txt)),
             'keep the payload elsewhere and send its address');
     end if;
-    if position('\u' in txt) > 0 then
-        bare := replace(txt, '\\', 'xx');
-        if position('\u0000' in bare) > 0 then
-            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
-        end if;
-        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
-        if bare ~ '\\u[dD][89a-fA-F]' then
-            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
-                'send both halves, or the character itself');
-        end if;
-    end if;
+    perform postrider.check_escapes(field, txt);
     -- one level costs two bytes, and no more levels than opening brackets
     if octet_length(txt) > 257 and length(txt) - length(translate(txt, '[{', '')) > 128 then
         bare := regexp_replace(txt, '"([^"\\]|\\.)*"', '', 'g');
@@ -424,6 +439,8 @@ begin
              cross join lateral (
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                   -- what a producer holds is passed by: it may not keep the slots from what waits behind it
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
@@ -441,7 +458,7 @@ begin
            for no key update of u skip locked
     ), turn as materialized (
         select g.id, g.hash, g.mode, g.job,
-               g.mode = 1 or (coalesce(g.running, g.id) = g.id and g.pos = min(g.pos) over (partition by g.hash)) as goes
+               g.mode = 1 or g.running = g.id or (g.running is null and g.pos = min(g.pos) over (partition by g.hash)) as goes
           from gate g
     ), known as materialized (
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
@@ -912,6 +929,7 @@ declare
     ids bigint[];
     due boolean;
 begin
+    perform postrider.check_escapes('args', jobs::text);
     if json_typeof(jobs) is distinct from 'array' then
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;
@@ -985,10 +1003,17 @@ CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint,
 declare
     x record;
     k postrider.kind;
+    one record;
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
 begin
+    -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
+    perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
+       from rows from (
+            json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, owner text),
+            json_array_elements(jobs))
+           with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
         select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
                (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
@@ -1004,14 +1029,16 @@ begin
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
-        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.of_owner);
         select * into k from postrider.kind d where d.name = x.kind;
         k.queue := coalesce(x.queue, k.queue);
         k.priority := coalesce(x.priority, k.priority);
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
-        select a.id, a.fresh, a.replaced into ids[x.at], fresh_ones[x.at], replaced_ones[x.at]
+        select a.id, a.fresh, a.replaced into one
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry) a;
+        ids[x.at] := one.id;
+        fresh_ones[x.at] := one.fresh;
+        replaced_ones[x.at] := one.replaced;
     end loop;
     return query select * from unnest(ids, fresh_ones, replaced_ones);
 end $$;
@@ -1265,6 +1292,27 @@ CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
+
+
+--
+-- Name: hold_group(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.hold_group(id bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    of_job bytea := (select j.unique_hash from postrider.job j where j.class = (hold_group.id & 3)::smallint and j.id = hold_group.id);
+begin
+    perform from postrider.uniq u where u.hash = of_job for no key update skip locked;
+    return found or not exists (select from postrider.uniq u where u.hash = of_job);
+end $$;
 
 
 --
@@ -1747,6 +1795,7 @@ declare
     e json;
     stray text;
 begin
+    perform postrider.check_escapes('data', events::text);
     if json_typeof(events) is distinct from 'array' then
         perform postrider.refuse('PR003', 'events', 'it is not an array', 'send an array of objects with type, subject, data');
     end if;
@@ -3471,6 +3520,13 @@ REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, 
 
 
 --
+-- Name: FUNCTION check_escapes(field text, txt text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_escapes(field text, txt text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_isolation(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -3643,6 +3699,13 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 --
 
 REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION hold_group(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.hold_group(id bigint) FROM PUBLIC;
 
 
 --

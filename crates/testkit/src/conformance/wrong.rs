@@ -88,7 +88,7 @@ pub const WRONG: &[Wrong] = &[
         how: How::Decorated(Fault::Roomy),
         among: "k",
         maybe: &["k2_", "k7_"],
-        red: &["k4_"],
+        red: &["k4_", "k6_"],
     },
     Wrong {
         says: "tells no args apart",
