@@ -2,7 +2,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    clippy::indexing_slicing,
     reason = "a test asks the database itself, and a failed helper is a failed test"
 )]
 
