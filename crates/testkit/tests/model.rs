@@ -261,9 +261,9 @@ impl Play<'_> {
         } else {
             format!(", unique_mode => '{}', unique_key => 'k{key}'", MODES[mode])
         };
-        let made: Vec<(i64, bool)> =
+        let answers: Vec<(i64, bool)> =
             self.rows(format!("select id, fresh from postrider.enqueue('t.k', run_at => {run_at}{unique})")).await;
-        let (id, fresh) = made[0];
+        let (id, fresh) = answers[0];
         let group = (mode > 0).then_some((mode, key));
         let stands = group.and_then(|group| self.model.groups.get(&group)).and_then(|group| group.0);
         if let Some(stands) = stands {
