@@ -84,7 +84,7 @@ begin
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
-    us := (extract(epoch from at) * 1000000)::bigint;
+    us := (date_part('epoch', at) * 1000000)::bigint;
     new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
     -- see postrider.event_id
     new_id := (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')

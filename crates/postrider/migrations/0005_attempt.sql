@@ -57,7 +57,9 @@ begin
            for no key update of u skip locked
     ), turn as materialized (
         select g.id, g.hash, g.mode, g.job,
-               g.mode = 1 or g.running = g.id or (g.running is null and g.pos = min(g.pos) over (partition by g.hash)) as goes
+               -- the one that is not over goes before the one behind it, wherever both stand now
+               g.mode = 1 or case when g.running is null then g.pos = min(g.pos) over (partition by g.hash)
+                                  else g.running = g.id end as goes
           from gate g
     ), known as materialized (
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
@@ -173,7 +175,7 @@ begin
                case v.outcome when 1 then 1 when 4 then 2 when 8 then 5 when 9 then 5 else 3 end,
                case when v.outcome in (1, 8, 9) then null else 2 end, v.attempt,
                case v.outcome when 1 then null when 9 then 'overtaken: another job like it waits'
-                    when 8 then coalesce((select c.reason from postrider.cancellation c where c.id = v.id), 'cancelled')
+                    when 8 then coalesce((select min(c.reason) from postrider.cancellation c where c.id = v.id), 'cancelled')
                     else v.reason end,
                case v.outcome when 1 then v.output::json end
           from live v where v.outcome in (1, 4, 5, 7, 8, 9)

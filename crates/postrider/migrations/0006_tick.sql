@@ -24,12 +24,13 @@ begin
         select g.id as lease, g.queue, g.claimed_at, o.id, g.positions[i] as pos, g.attempts[i] as attempt,
                g.losses[i] as losses, g.flags[i] as flags, g.priorities[i] as priority, g.shares[i] as share,
                g.order_keys[i] as order_key, j.max_attempts,
-               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.id is not null as cancelled, c.reason
+               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.cancelled, c.reason
           from gone g
          cross join unnest(g.open) o (id)
          cross join lateral (select array_position(g.ids, o.id) as i) at
           join postrider.job j on j.class = (o.id & 3)::smallint and j.id = o.id
-          left join postrider.cancellation c on c.id = o.id
+         cross join lateral (select count(*) > 0 as cancelled, min(x.reason) as reason
+                               from postrider.cancellation x where x.id = o.id) c
     ), judged as materialized (
         select e.*, e.cancelled or put_back.lost and (e.attempt >= e.max_attempts
                  or (e.alone and greatest(e.attempt, e.losses + 1) >= e.max_attempts)) as ends,
@@ -69,6 +70,34 @@ begin
     return moved;
 end $$;
 
+-- The same, although some of its jobs may be such that they cannot be put back: those stay leased, one by one, and keep nobody else.
+create function postrider.put_back_each(lease_id bigint, lost boolean, isolated boolean) returns int
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    l postrider.lease;
+    moved int := 0;
+    own bigint;
+    x bigint;
+begin
+    begin
+        return postrider.put_back(lease_id, lost, isolated);
+    exception when others then
+        select * into l from postrider.lease y where y.id = lease_id;
+        raise warning 'postrider: % of worker % cannot be put back: %', l.open, l.worker, sqlerrm;
+    end;
+    if cardinality(l.open) > 1 then
+        foreach x in array l.open loop
+            own := postrider.part(l.worker, lease_id, x, l.call);
+            begin
+                moved := moved + postrider.put_back(own, lost, isolated);
+            exception when others then
+                null;
+            end;
+        end loop;
+    end if;
+    return moved;
+end $$;
+
 -- Forgets a worker that another one has watched not beating, and puts its jobs back. The beat is the fence: a worker that beat
 -- meanwhile is left alone. beat -1 means that the worker has leases but no row.
 create function postrider.rescue(dead uuid, seen_beat bigint) returns int
@@ -95,12 +124,7 @@ begin
     end if;
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
-        begin
-            moved := moved + postrider.put_back(l.id, true, n_open = 1);
-        exception when others then
-            -- one that cannot be put back may not keep the others, nor this worker's beat
-            raise warning 'postrider: lease % of dead worker % cannot be put back: %', l.id, dead, sqlerrm;
-        end;
+        moved := moved + postrider.put_back_each(l.id, true, n_open = 1);
         -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
         exit when clock_timestamp() > started + interval '300 ms';
     end loop;
@@ -220,7 +244,7 @@ begin
     for x in select l.id from postrider.lease l
               where l.worker = me and l.call <= settled and l.id <> all (held) order by l.id for update skip locked
     loop
-        handed_back := handed_back + postrider.put_back(x.id, false, false);
+        handed_back := handed_back + postrider.put_back_each(x.id, false, false);
     end loop;
     for x in select (d ->> 'worker')::uuid as id, (d ->> 'beat')::bigint as beat
                from json_array_elements(coalesce(report -> 'dead', '[]')) d order by 1
@@ -245,8 +269,9 @@ begin
         'lost', (select coalesce(json_agg(h), '[]') from unnest(held) h
                   where not exists (select from postrider.lease l where l.id = h and l.worker = me)),
         'cancel', case when exists (select from postrider.cancellation) then (
-            select json_agg(json_build_object('lease', l.id, 'id', c.id))
-              from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) end,
+            select json_agg(json_build_object('lease', r.lease, 'id', r.id)) from (
+                select distinct l.id as lease, c.id
+                  from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) r) end,
         'handed_back', handed_back, 'rescued', rescued, 'promoted', promoted, 'unparked', unparked,
         'others', (select coalesce(json_agg(json_build_object('worker', o.id, 'beat', o.beat)), '[]') from (
             select w.id, w.beat from postrider.worker w where w.id <> me
@@ -272,7 +297,7 @@ declare
 begin
     perform postrider.check_isolation();
     for x in select l.id from postrider.lease l where l.worker = me order by l.id for update loop
-        handed_back := handed_back + postrider.put_back(x.id, false, false);
+        handed_back := handed_back + postrider.put_back_each(x.id, false, false);
     end loop;
     delete from postrider.worker w where w.id = me;
     if handed_back > 0 then

@@ -14,6 +14,9 @@ create table postrider.uniq (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 create index uniq_expired on postrider.uniq (until) where until is not null;
 
+-- who waits behind whom, in any queue
+create index parked_behind on postrider.parked (key);
+
 -- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again
 create table postrider.unsettled (
     id bigint not null primary key
@@ -176,8 +179,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
     x record;
+    made record;
     k postrider.kind;
-    one record;
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
@@ -207,12 +210,12 @@ begin
         k.queue := coalesce(x.queue, k.queue);
         k.priority := coalesce(x.priority, k.priority);
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
-        select a.id, a.fresh, a.replaced into one
+        select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry) a;
-        ids[x.at] := one.id;
-        fresh_ones[x.at] := one.fresh;
-        replaced_ones[x.at] := one.replaced;
+              x.on_duplicate, x.idempotency_key, x.retry);
+        ids[x.at] := made.id;
+        fresh_ones[x.at] := made.fresh;
+        replaced_ones[x.at] := made.replaced;
     end loop;
     return query select * from unnest(ids, fresh_ones, replaced_ones);
 end $$;
@@ -235,7 +238,6 @@ set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off 
 set enable_mergejoin = off as $$
 declare
     freed bytea[];
-    queues text[];
 begin
     insert into postrider.unsettled (id)
     select j.id from unnest(settle_unique.ids) i (id)
@@ -245,7 +247,7 @@ begin
     on conflict do nothing;
     -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
     with mine as materialized (
-        select u.hash, u.mode, j.id, j.queue,
+        select u.hash, u.mode, j.id,
                exists (select from postrider.done d where d.class = j.class and d.id = j.id) as ended,
                exists (select from postrider.lease l where j.id = any (l.open)) as runs
           from unnest(settle_unique.ids) i (id)
@@ -264,17 +266,12 @@ begin
         update postrider.uniq u set job = m.id, running = null from mine m
          where u.hash = m.hash and not m.ended and not m.runs and u.mode = 1 and u.running = m.id and u.job is null
     )
-    select array_agg(m.hash), array_agg(m.queue) into freed, queues from mine m where m.ended and m.mode = 5;
+    select array_agg(m.hash) into freed from mine m where m.ended and m.mode = 5;
     if freed is not null then
         with next_ones as (
             delete from postrider.parked p where p.ctid = any (array(
-                -- the one that waits; and any that an operator's retry brought back beside it
-                select x.ctid from unnest(freed, queues) f (hash, queue)
-                 cross join lateral (
-                    select y.ctid from postrider.parked y where y.queue = f.queue and y.key = 'unique:' || encode(f.hash, 'hex')
-                    union all
-                    select y.ctid from postrider.parked y join postrider.uniq u on u.hash = f.hash and u.job = y.id
-                     where y.key = 'unique:' || encode(f.hash, 'hex') and y.queue <> f.queue) x))
+                -- the one that waits, and any that an operator's retry brought back beside it, whatever their queues
+                select y.ctid from unnest(freed) f (hash) join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
             returning p.*
         )
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)

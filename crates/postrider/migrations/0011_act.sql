@@ -8,12 +8,13 @@ create table postrider.queue (
     paused_at timestamptz
 );
 
--- jobs that run and are to end as cancelled
+-- jobs that run and are to end as cancelled; two who ask at once leave a row each, so that neither waits for the other
 create table postrider.cancellation (
-    id           bigint      not null primary key,
+    id           bigint      not null,
     requested_at timestamptz not null default clock_timestamp(),
     reason       text
 );
+create index cancellation_of_job on postrider.cancellation (id);
 
 create table postrider.progress (
     id      bigint      not null primary key,
@@ -136,13 +137,21 @@ return coalesce(
     (select case when p.attempt > 0 then 'retryable' else 'pending' end from postrider.parked p where p.id = j.id));
 
 -- Cancels: a job that waits never runs; one that runs is to end as cancelled, which its worker learns with its next beat. effect: done,
--- requested, already (it has ended: as state tells), unknown.
+-- requested (also if somebody else keeps it for so long that a later beat has to do it), already (it has ended: as state tells), unknown.
 create function postrider.cancel(ids bigint[], reason text default null) returns table (id bigint, effect text, state text)
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform postrider.check_isolation();
+    return query select c.id, c.effect, c.state from postrider.cancel_within(ids, nullif(left(cancel.reason, 1000), ''), 30) c;
+end $$;
+
+-- The same; looks so often, 10 ms apart, for what somebody else is moving.
+create function postrider.cancel_within(ids bigint[], reason text, looks int) returns table (id bigint, effect text, state text)
+language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
-    rest bigint[] := array(select distinct i from unnest(cancel.ids) i order by i);
+    rest bigint[] := array(select distinct i from unnest(cancel_within.ids) i order by i);
     held bigint[];
     told bigint[];
     ended bigint[] := '{}';
@@ -150,21 +159,15 @@ declare
     w postrider.waiting;
     x bigint;
 begin
-    perform postrider.check_isolation();
-    reason := nullif(left(reason, 1000), '');
-    for n in 1..30 loop
+    for n in 1..looks loop
         -- who holds a lease may wait for what we hold: we do not wait for it. The last time the request is noted without it; should the
         -- attempt end just now, a later beat carries it out
         held := array(select l.id from postrider.lease l where l.open && rest order by l.id for no key update skip locked);
-        with noted as (
-            insert into postrider.cancellation as c (id, reason)
-            select o.id, cancel.reason from postrider.lease l cross join unnest(l.open) o (id)
-             where (l.id = any (held) or n = 30) and o.id = any (rest)
-            on conflict (id) do update set reason = coalesce(c.reason, excluded.reason) returning c.id
-        )
-        select array_agg(c.id) into told from noted c;
+        told := array(select o.id from postrider.lease l cross join unnest(l.open) o (id)
+                       where (l.id = any (held) or n = looks) and o.id = any (rest));
+        perform postrider.note_cancellation(told, cancel_within.reason);
         return query select t, 'requested', 'running' from unnest(told) t;
-        rest := array(select r from unnest(rest) r where r <> all (coalesce(told, '{}')) order by r);
+        rest := array(select r from unnest(rest) r where r <> all (told) order by r);
         foreach x in array rest loop
             select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
             if not found then
@@ -175,19 +178,29 @@ begin
                 w := postrider.take_waiting(j);
                 continue when w.id is null;
                 insert into postrider.done (class, id, state, ended_as, attempt, reason)
-                values (j.class, x, 4, 5, w.attempt, coalesce(cancel.reason, 'cancelled'));
+                values (j.class, x, 4, 5, w.attempt, coalesce(cancel_within.reason, 'cancelled'));
                 ended := ended || x;
                 return query select x, 'done', 'cancelled';
             end if;
             rest := array_remove(rest, x);
         end loop;
-        exit when rest = '{}';
+        exit when rest = '{}' or n = looks;
         -- it moves just now
         perform pg_sleep(0.01);
     end loop;
-    return query select r, 'unknown', null::text from unnest(rest) r;
+    perform postrider.note_cancellation(rest, cancel_within.reason);
+    return query select r, 'requested', 'running' from unnest(rest) r;
     perform postrider.settle_unique(ended);
 end $$;
+
+create function postrider.note_cancellation(ids bigint[], reason text) returns void
+language sql set search_path = pg_catalog, pg_temp
+begin atomic
+    insert into postrider.cancellation (id, reason)
+    select i, note_cancellation.reason from unnest(note_cancellation.ids) i
+     where not exists (select from postrider.cancellation c
+                        where c.id = i and (c.reason is not null or note_cancellation.reason is null));
+end;
 
 -- Lets jobs run again: one that has ended starts anew with all its attempts and keeps its history; one that waits for its time runs now.
 -- effect: done, running (refused), already (it waits to be claimed), unknown.
@@ -200,6 +213,7 @@ declare
     d postrider.done;
     w postrider.waiting;
     x bigint;
+    revived bigint[] := '{}';
 begin
     perform postrider.check_isolation();
     for x in select distinct i from unnest(retry.ids) i order by i loop
@@ -210,17 +224,16 @@ begin
         end if;
         delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
         if found then
-            if d.state in (2, 4) then
-                insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, ended_at, error)
-                values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt, case d.state when 2 then 1 else 5 end,
-                        coalesce(d.started_at, d.finished_at), d.finished_at, d.reason) on conflict do nothing;
-            end if;
+            -- how it ended becomes history, unless its last attempt is there already
+            insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, ended_at, error)
+            values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt,
+                    case d.state when 2 then 1 when 4 then 5 else 2 end, coalesce(d.started_at, d.finished_at), d.finished_at, d.reason)
+            on conflict do nothing;
             w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
-            -- it stands for those like it again if no other one does; it runs in any case
-            if j.unique_mode in (1, 2, 5) and not exists (select from postrider.uniq u where u.hash = j.unique_hash) then
-                insert into postrider.uniq (hash, mode, job) values (j.unique_hash, j.unique_mode, x) on conflict do nothing;
+            if j.unique_mode in (1, 2, 5) then
+                revived := revived || x;
             end if;
             return query select x, 'done', 'pending';
             continue;
@@ -234,6 +247,12 @@ begin
               from (select coalesce(postrider.state_of(j), 'running')) y (s);
         end if;
     end loop;
+    -- each stands for those like it again if no other one does; it runs in any case
+    insert into postrider.uniq (hash, mode, job)
+    select distinct on (q.unique_hash) q.unique_hash, q.unique_mode, q.id
+      from unnest(revived) r (id) join postrider.job q on q.class = (r.id & 3)::smallint and q.id = r.id
+     order by q.unique_hash, q.id
+        on conflict do nothing;
 end $$;
 
 -- Removes jobs and their history; what was one with them is free again. effect: done, running (refused), unknown.
@@ -247,6 +266,10 @@ declare
     x bigint;
 begin
     perform postrider.check_isolation();
+    perform 1 from postrider.uniq u
+     where u.hash = any (array(select q.unique_hash from unnest(delete.ids) i (id)
+                                 join postrider.job q on q.class = (i.id & 3)::smallint and q.id = i.id))
+     order by u.hash for update;
     for x in select distinct i from unnest(delete.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
@@ -254,12 +277,19 @@ begin
             continue;
         end if;
         w := postrider.take_waiting(j);
-        if w.id is null then
-            delete from postrider.done d where d.class = j.class and d.id = x;
-            if not found then
-                return query select x, 'running', 'running';
-                continue;
-            end if;
+        if j.unique_hash is not null then
+            -- who comes after it may not wait for one that is gone: it ends, and then it goes
+            insert into postrider.done (class, id, state, ended_as, attempt, reason)
+            select j.class, x, 4, 5, w.attempt, 'deleted' where w.id is not null;
+            delete from postrider.unsettled u where u.id = x;
+            perform postrider.settle_unique(array[x]);
+        end if;
+        -- a retry that holds it may wait for our group: we do not wait for it
+        delete from postrider.done d where d.class = j.class and d.id = x and d.ctid = any (array(
+            select o.ctid from postrider.done o where o.class = j.class and o.id = x for update skip locked));
+        if not found and w.id is null then
+            return query select x, 'running', 'running';
+            continue;
         end if;
         update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
          where u.hash = j.unique_hash and (u.job = x or u.running = x);
@@ -311,6 +341,7 @@ language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     late bigint[];
+    x record;
 begin
     with taken as (
         delete from postrider.unsettled u where u.ctid = any (array(
@@ -320,17 +351,18 @@ begin
     if late is not null then
         perform postrider.settle_unique(late);
     end if;
-    with taken as (
-        delete from postrider.cancellation c where c.ctid = any (array(
-            select o.ctid from postrider.cancellation o
-             where o.requested_at < clock_timestamp() - interval '1 second'
-               and not exists (select from postrider.lease l where o.id = any (l.open))
-             limit 100 for update skip locked)) returning c.id
-    )
-    select array_agg(t.id) into late from taken t;
-    if late is not null then
-        perform postrider.cancel(late);
-    end if;
+    for x in
+        with taken as (
+            delete from postrider.cancellation c where c.ctid = any (array(
+                select o.ctid from postrider.cancellation o
+                 where o.requested_at < clock_timestamp() - interval '1 second'
+                   and not exists (select from postrider.lease l where o.id = any (l.open))
+                 limit 100 for update skip locked)) returning c.id, c.reason
+        )
+        select t.id, min(t.reason) as reason from taken t group by t.id order by t.id
+    loop
+        perform postrider.cancel_within(array[x.id], x.reason, 1);
+    end loop;
 end $$;
 
 -- Jobs in the order of their ids, after one and up to another: `looked_at` of them at most, those that match the filter told with their

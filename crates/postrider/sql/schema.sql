@@ -148,13 +148,27 @@ end $$;
 CREATE FUNCTION postrider.cancel(ids bigint[], reason text DEFAULT NULL::text) RETURNS TABLE(id bigint, effect text, state text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_isolation();
+    return query select c.id, c.effect, c.state from postrider.cancel_within(ids, nullif(left(cancel.reason, 1000), ''), 30) c;
+end $$;
+
+
+--
+-- Name: cancel_within(bigint[], text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cancel_within(ids bigint[], reason text, looks integer) RETURNS TABLE(id bigint, effect text, state text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
 declare
-    rest bigint[] := array(select distinct i from unnest(cancel.ids) i order by i);
+    rest bigint[] := array(select distinct i from unnest(cancel_within.ids) i order by i);
     held bigint[];
     told bigint[];
     ended bigint[] := '{}';
@@ -162,21 +176,15 @@ declare
     w postrider.waiting;
     x bigint;
 begin
-    perform postrider.check_isolation();
-    reason := nullif(left(reason, 1000), '');
-    for n in 1..30 loop
+    for n in 1..looks loop
         -- who holds a lease may wait for what we hold: we do not wait for it. The last time the request is noted without it; should the
         -- attempt end just now, a later beat carries it out
         held := array(select l.id from postrider.lease l where l.open && rest order by l.id for no key update skip locked);
-        with noted as (
-            insert into postrider.cancellation as c (id, reason)
-            select o.id, cancel.reason from postrider.lease l cross join unnest(l.open) o (id)
-             where (l.id = any (held) or n = 30) and o.id = any (rest)
-            on conflict (id) do update set reason = coalesce(c.reason, excluded.reason) returning c.id
-        )
-        select array_agg(c.id) into told from noted c;
+        told := array(select o.id from postrider.lease l cross join unnest(l.open) o (id)
+                       where (l.id = any (held) or n = looks) and o.id = any (rest));
+        perform postrider.note_cancellation(told, cancel_within.reason);
         return query select t, 'requested', 'running' from unnest(told) t;
-        rest := array(select r from unnest(rest) r where r <> all (coalesce(told, '{}')) order by r);
+        rest := array(select r from unnest(rest) r where r <> all (told) order by r);
         foreach x in array rest loop
             select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
             if not found then
@@ -187,17 +195,18 @@ begin
                 w := postrider.take_waiting(j);
                 continue when w.id is null;
                 insert into postrider.done (class, id, state, ended_as, attempt, reason)
-                values (j.class, x, 4, 5, w.attempt, coalesce(cancel.reason, 'cancelled'));
+                values (j.class, x, 4, 5, w.attempt, coalesce(cancel_within.reason, 'cancelled'));
                 ended := ended || x;
                 return query select x, 'done', 'cancelled';
             end if;
             rest := array_remove(rest, x);
         end loop;
-        exit when rest = '{}';
+        exit when rest = '{}' or n = looks;
         -- it moves just now
         perform pg_sleep(0.01);
     end loop;
-    return query select r, 'unknown', null::text from unnest(rest) r;
+    perform postrider.note_cancellation(rest, cancel_within.reason);
+    return query select r, 'requested', 'running' from unnest(rest) r;
     perform postrider.settle_unique(ended);
 end $$;
 
@@ -227,6 +236,31 @@ begin
         perform postrider.refuse('PR005', 'on_duplicate', format('%L is not known', left(on_duplicate, 80)), 'use keep or replace');
     end if;
     perform postrider.check_retry(retry);
+end $$;
+
+
+--
+-- Name: check_escapes(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_escapes(field text, txt text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    bare text;
+begin
+    if position('\u' in txt) > 0 then
+        bare := replace(txt, '\\', 'xx');
+        if position('\u0000' in bare) > 0 then
+            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
+        end if;
+        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
+        if bare ~ '\\u[dD][89a-fA-F]' then
+            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
+                'send both halves, or the character itself');
+        end if;
+    end if;
 end $$;
 
 
@@ -300,17 +334,7 @@ begin
         perform postrider.refuse('PR002', field, format('it has %s bytes, the limit is 262144', octet_length(txt)),
             'keep the payload elsewhere and send its address');
     end if;
-    if position('\u' in txt) > 0 then
-        bare := replace(txt, '\\', 'xx');
-        if position('\u0000' in bare) > 0 then
-            perform postrider.refuse('PR003', field, 'a string has \u0000', 'remove NUL: Postgres cannot hold it');
-        end if;
-        bare := regexp_replace(bare, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', 'x', 'g');
-        if bare ~ '\\u[dD][89a-fA-F]' then
-            perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
-                'send both halves, or the character itself');
-        end if;
-    end if;
+    perform postrider.check_escapes(field, txt);
     -- one level costs two bytes, and no more levels than opening brackets
     if octet_length(txt) > 257 and length(txt) - length(translate(txt, '[{', '')) > 128 then
         bare := regexp_replace(txt, '"([^"\\]|\\.)*"', '', 'g');
@@ -425,6 +449,8 @@ begin
              cross join lateral (
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                   -- what a producer holds is passed by: it may not keep the slots from what waits behind it
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
@@ -442,7 +468,9 @@ begin
            for no key update of u skip locked
     ), turn as materialized (
         select g.id, g.hash, g.mode, g.job,
-               g.mode = 1 or (coalesce(g.running, g.id) = g.id and g.pos = min(g.pos) over (partition by g.hash)) as goes
+               -- the one that is not over goes before the one behind it, wherever both stand now
+               g.mode = 1 or case when g.running is null then g.pos = min(g.pos) over (partition by g.hash)
+                                  else g.running = g.id end as goes
           from gate g
     ), known as materialized (
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
@@ -706,6 +734,10 @@ declare
     x bigint;
 begin
     perform postrider.check_isolation();
+    perform 1 from postrider.uniq u
+     where u.hash = any (array(select q.unique_hash from unnest(delete.ids) i (id)
+                                 join postrider.job q on q.class = (i.id & 3)::smallint and q.id = i.id))
+     order by u.hash for update;
     for x in select distinct i from unnest(delete.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
@@ -713,12 +745,19 @@ begin
             continue;
         end if;
         w := postrider.take_waiting(j);
-        if w.id is null then
-            delete from postrider.done d where d.class = j.class and d.id = x;
-            if not found then
-                return query select x, 'running', 'running';
-                continue;
-            end if;
+        if j.unique_hash is not null then
+            -- who comes after it may not wait for one that is gone: it ends, and then it goes
+            insert into postrider.done (class, id, state, ended_as, attempt, reason)
+            select j.class, x, 4, 5, w.attempt, 'deleted' where w.id is not null;
+            delete from postrider.unsettled u where u.id = x;
+            perform postrider.settle_unique(array[x]);
+        end if;
+        -- a retry that holds it may wait for our group: we do not wait for it
+        delete from postrider.done d where d.class = j.class and d.id = x and d.ctid = any (array(
+            select o.ctid from postrider.done o where o.class = j.class and o.id = x for update skip locked));
+        if not found and w.id is null then
+            return query select x, 'running', 'running';
+            continue;
         end if;
         update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
          where u.hash = j.unique_hash and (u.job = x or u.running = x);
@@ -913,6 +952,7 @@ declare
     ids bigint[];
     due boolean;
 begin
+    perform postrider.check_escapes('args', jobs::text);
     if json_typeof(jobs) is distinct from 'array' then
         perform postrider.refuse('PR003', 'jobs', 'it is not an array', 'send an array of objects with kind and args');
     end if;
@@ -985,11 +1025,18 @@ CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint,
 #variable_conflict use_column
 declare
     x record;
+    made record;
     k postrider.kind;
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
 begin
+    -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
+    perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
+       from rows from (
+            json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, owner text),
+            json_array_elements(jobs))
+           with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
         select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
                (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
@@ -1005,14 +1052,16 @@ begin
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
-        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.of_owner);
         select * into k from postrider.kind d where d.name = x.kind;
         k.queue := coalesce(x.queue, k.queue);
         k.priority := coalesce(x.priority, k.priority);
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
-        select a.id, a.fresh, a.replaced into ids[x.at], fresh_ones[x.at], replaced_ones[x.at]
+        select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry) a;
+              x.on_duplicate, x.idempotency_key, x.retry);
+        ids[x.at] := made.id;
+        fresh_ones[x.at] := made.fresh;
+        replaced_ones[x.at] := made.replaced;
     end loop;
     return query select * from unnest(ids, fresh_ones, replaced_ones);
 end $$;
@@ -1188,7 +1237,7 @@ begin
                case v.outcome when 1 then 1 when 4 then 2 when 8 then 5 when 9 then 5 else 3 end,
                case when v.outcome in (1, 8, 9) then null else 2 end, v.attempt,
                case v.outcome when 1 then null when 9 then 'overtaken: another job like it waits'
-                    when 8 then coalesce((select c.reason from postrider.cancellation c where c.id = v.id), 'cancelled')
+                    when 8 then coalesce((select min(c.reason) from postrider.cancellation c where c.id = v.id), 'cancelled')
                     else v.reason end,
                case v.outcome when 1 then v.output::json end
           from live v where v.outcome in (1, 4, 5, 7, 8, 9)
@@ -1266,6 +1315,27 @@ CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
+
+
+--
+-- Name: hold_group(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.hold_group(id bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    of_job bytea := (select j.unique_hash from postrider.job j where j.class = (hold_group.id & 3)::smallint and j.id = hold_group.id);
+begin
+    perform from postrider.uniq u where u.hash = of_job for no key update skip locked;
+    return found or not exists (select from postrider.uniq u where u.hash = of_job);
+end $$;
 
 
 --
@@ -1388,7 +1458,7 @@ declare
 begin
     perform postrider.check_isolation();
     for x in select l.id from postrider.lease l where l.worker = me order by l.id for update loop
-        handed_back := handed_back + postrider.put_back(x.id, false, false);
+        handed_back := handed_back + postrider.put_back_each(x.id, false, false);
     end loop;
     delete from postrider.worker w where w.id = me;
     if handed_back > 0 then
@@ -1497,6 +1567,34 @@ begin
             | (nextval('postrider.job_number'::regclass) << 2), w.id, w.attempt, w.losses, w.flags, w.order_key);
     perform postrider.wake('postrider_job');
 end $$;
+
+
+--
+-- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.cancellation (
+    id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text
+);
+
+
+--
+-- Name: note_cancellation(bigint[], text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_cancellation(ids bigint[], reason text) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO postrider.cancellation (id, reason)  SELECT i.i,
+             note_cancellation.reason AS reason
+            FROM unnest(note_cancellation.ids) i(i)
+           WHERE (NOT (EXISTS ( SELECT
+                    FROM postrider.cancellation c
+                   WHERE ((c.id = i.i) AND ((c.reason IS NOT NULL) OR (note_cancellation.reason IS NULL))))));
+END;
 
 
 --
@@ -1662,12 +1760,13 @@ begin
         select g.id as lease, g.queue, g.claimed_at, o.id, g.positions[i] as pos, g.attempts[i] as attempt,
                g.losses[i] as losses, g.flags[i] as flags, g.priorities[i] as priority, g.shares[i] as share,
                g.order_keys[i] as order_key, j.max_attempts,
-               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.id is not null as cancelled, c.reason
+               put_back.isolated or g.flags[i] & 8 <> 0 as alone, c.cancelled, c.reason
           from gone g
          cross join unnest(g.open) o (id)
          cross join lateral (select array_position(g.ids, o.id) as i) at
           join postrider.job j on j.class = (o.id & 3)::smallint and j.id = o.id
-          left join postrider.cancellation c on c.id = o.id
+         cross join lateral (select count(*) > 0 as cancelled, min(x.reason) as reason
+                               from postrider.cancellation x where x.id = o.id) c
     ), judged as materialized (
         select e.*, e.cancelled or put_back.lost and (e.attempt >= e.max_attempts
                  or (e.alone and greatest(e.attempt, e.losses + 1) >= e.max_attempts)) as ends,
@@ -1703,6 +1802,40 @@ begin
     select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
     if special is not null then
         perform postrider.settle_unique(special);
+    end if;
+    return moved;
+end $$;
+
+
+--
+-- Name: put_back_each(bigint, boolean, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_back_each(lease_id bigint, lost boolean, isolated boolean) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    l postrider.lease;
+    moved int := 0;
+    own bigint;
+    x bigint;
+begin
+    begin
+        return postrider.put_back(lease_id, lost, isolated);
+    exception when others then
+        select * into l from postrider.lease y where y.id = lease_id;
+        raise warning 'postrider: % of worker % cannot be put back: %', l.open, l.worker, sqlerrm;
+    end;
+    if cardinality(l.open) > 1 then
+        foreach x in array l.open loop
+            own := postrider.part(l.worker, lease_id, x, l.call);
+            begin
+                moved := moved + postrider.put_back(own, lost, isolated);
+            exception when others then
+                null;
+            end;
+        end loop;
     end if;
     return moved;
 end $$;
@@ -1781,7 +1914,7 @@ begin
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
-    us := (extract(epoch from at) * 1000000)::bigint;
+    us := (date_part('epoch', at) * 1000000)::bigint;
     new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
     -- see postrider.event_id
     new_id := (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
@@ -1815,6 +1948,7 @@ declare
     e json;
     stray text;
 begin
+    perform postrider.check_escapes('data', events::text);
     if json_typeof(events) is distinct from 'array' then
         perform postrider.refuse('PR003', 'events', 'it is not an array', 'send an array of objects with type, subject, data');
     end if;
@@ -2072,12 +2206,7 @@ begin
     end if;
     select coalesce(sum(cardinality(x.open)), 0) into n_open from postrider.lease x where x.worker = dead;
     for l in select x.id from postrider.lease x where x.worker = dead order by x.id for update skip locked loop
-        begin
-            moved := moved + postrider.put_back(l.id, true, n_open = 1);
-        exception when others then
-            -- one that cannot be put back may not keep the others, nor this worker's beat
-            raise warning 'postrider: lease % of dead worker % cannot be put back: %', l.id, dead, sqlerrm;
-        end;
+        moved := moved + postrider.put_back_each(l.id, true, n_open = 1);
         -- a beat may not take so long that its own worker is taken for dead; what is left has no worker, and is next time's
         exit when clock_timestamp() > started + interval '300 ms';
     end loop;
@@ -2156,6 +2285,7 @@ declare
     d postrider.done;
     w postrider.waiting;
     x bigint;
+    revived bigint[] := '{}';
 begin
     perform postrider.check_isolation();
     for x in select distinct i from unnest(retry.ids) i order by i loop
@@ -2166,17 +2296,16 @@ begin
         end if;
         delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
         if found then
-            if d.state in (2, 4) then
-                insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, ended_at, error)
-                values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt, case d.state when 2 then 1 else 5 end,
-                        coalesce(d.started_at, d.finished_at), d.finished_at, d.reason) on conflict do nothing;
-            end if;
+            -- how it ended becomes history, unless its last attempt is there already
+            insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, ended_at, error)
+            values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt,
+                    case d.state when 2 then 1 when 4 then 5 else 2 end, coalesce(d.started_at, d.finished_at), d.finished_at, d.reason)
+            on conflict do nothing;
             w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
-            -- it stands for those like it again if no other one does; it runs in any case
-            if j.unique_mode in (1, 2, 5) and not exists (select from postrider.uniq u where u.hash = j.unique_hash) then
-                insert into postrider.uniq (hash, mode, job) values (j.unique_hash, j.unique_mode, x) on conflict do nothing;
+            if j.unique_mode in (1, 2, 5) then
+                revived := revived || x;
             end if;
             return query select x, 'done', 'pending';
             continue;
@@ -2190,6 +2319,12 @@ begin
               from (select coalesce(postrider.state_of(j), 'running')) y (s);
         end if;
     end loop;
+    -- each stands for those like it again if no other one does; it runs in any case
+    insert into postrider.uniq (hash, mode, job)
+    select distinct on (q.unique_hash) q.unique_hash, q.unique_mode, q.id
+      from unnest(revived) r (id) join postrider.job q on q.class = (r.id & 3)::smallint and q.id = r.id
+     order by q.unique_hash, q.id
+        on conflict do nothing;
 end $$;
 
 
@@ -2206,6 +2341,7 @@ CREATE FUNCTION postrider.settle_left_over() RETURNS void
     AS $$
 declare
     late bigint[];
+    x record;
 begin
     with taken as (
         delete from postrider.unsettled u where u.ctid = any (array(
@@ -2215,17 +2351,18 @@ begin
     if late is not null then
         perform postrider.settle_unique(late);
     end if;
-    with taken as (
-        delete from postrider.cancellation c where c.ctid = any (array(
-            select o.ctid from postrider.cancellation o
-             where o.requested_at < clock_timestamp() - interval '1 second'
-               and not exists (select from postrider.lease l where o.id = any (l.open))
-             limit 100 for update skip locked)) returning c.id
-    )
-    select array_agg(t.id) into late from taken t;
-    if late is not null then
-        perform postrider.cancel(late);
-    end if;
+    for x in
+        with taken as (
+            delete from postrider.cancellation c where c.ctid = any (array(
+                select o.ctid from postrider.cancellation o
+                 where o.requested_at < clock_timestamp() - interval '1 second'
+                   and not exists (select from postrider.lease l where o.id = any (l.open))
+                 limit 100 for update skip locked)) returning c.id, c.reason
+        )
+        select t.id, min(t.reason) as reason from taken t group by t.id order by t.id
+    loop
+        perform postrider.cancel_within(array[x.id], x.reason, 1);
+    end loop;
 end $$;
 
 
@@ -2245,7 +2382,6 @@ CREATE FUNCTION postrider.settle_unique(ids bigint[]) RETURNS void
     AS $$
 declare
     freed bytea[];
-    queues text[];
 begin
     insert into postrider.unsettled (id)
     select j.id from unnest(settle_unique.ids) i (id)
@@ -2255,7 +2391,7 @@ begin
     on conflict do nothing;
     -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
     with mine as materialized (
-        select u.hash, u.mode, j.id, j.queue,
+        select u.hash, u.mode, j.id,
                exists (select from postrider.done d where d.class = j.class and d.id = j.id) as ended,
                exists (select from postrider.lease l where j.id = any (l.open)) as runs
           from unnest(settle_unique.ids) i (id)
@@ -2274,17 +2410,12 @@ begin
         update postrider.uniq u set job = m.id, running = null from mine m
          where u.hash = m.hash and not m.ended and not m.runs and u.mode = 1 and u.running = m.id and u.job is null
     )
-    select array_agg(m.hash), array_agg(m.queue) into freed, queues from mine m where m.ended and m.mode = 5;
+    select array_agg(m.hash) into freed from mine m where m.ended and m.mode = 5;
     if freed is not null then
         with next_ones as (
             delete from postrider.parked p where p.ctid = any (array(
-                -- the one that waits; and any that an operator's retry brought back beside it
-                select x.ctid from unnest(freed, queues) f (hash, queue)
-                 cross join lateral (
-                    select y.ctid from postrider.parked y where y.queue = f.queue and y.key = 'unique:' || encode(f.hash, 'hex')
-                    union all
-                    select y.ctid from postrider.parked y join postrider.uniq u on u.hash = f.hash and u.job = y.id
-                     where y.key = 'unique:' || encode(f.hash, 'hex') and y.queue <> f.queue) x))
+                -- the one that waits, and any that an operator's retry brought back beside it, whatever their queues
+                select y.ctid from unnest(freed) f (hash) join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
             returning p.*
         )
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -2637,7 +2768,7 @@ begin
     for x in select l.id from postrider.lease l
               where l.worker = me and l.call <= settled and l.id <> all (held) order by l.id for update skip locked
     loop
-        handed_back := handed_back + postrider.put_back(x.id, false, false);
+        handed_back := handed_back + postrider.put_back_each(x.id, false, false);
     end loop;
     for x in select (d ->> 'worker')::uuid as id, (d ->> 'beat')::bigint as beat
                from json_array_elements(coalesce(report -> 'dead', '[]')) d order by 1
@@ -2662,8 +2793,9 @@ begin
         'lost', (select coalesce(json_agg(h), '[]') from unnest(held) h
                   where not exists (select from postrider.lease l where l.id = h and l.worker = me)),
         'cancel', case when exists (select from postrider.cancellation) then (
-            select json_agg(json_build_object('lease', l.id, 'id', c.id))
-              from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) end,
+            select json_agg(json_build_object('lease', r.lease, 'id', r.id)) from (
+                select distinct l.id as lease, c.id
+                  from postrider.cancellation c join postrider.lease l on l.worker = me and c.id = any (l.open)) r) end,
         'handed_back', handed_back, 'rescued', rescued, 'promoted', promoted, 'unparked', unparked,
         'others', (select coalesce(json_agg(json_build_object('worker', o.id, 'beat', o.beat)), '[]') from (
             select w.id, w.beat from postrider.worker w where w.id <> me
@@ -2793,17 +2925,6 @@ CREATE TABLE postrider.attempt (
     error text
 )
 PARTITION BY RANGE (class, id);
-
-
---
--- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.cancellation (
-    id bigint NOT NULL,
-    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    reason text
-);
 
 
 --
@@ -3204,14 +3325,6 @@ ALTER TABLE ONLY postrider.attempt
 
 
 --
--- Name: cancellation cancellation_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.cancellation
-    ADD CONSTRAINT cancellation_pkey PRIMARY KEY (id);
-
-
---
 -- Name: cut cut_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3435,6 +3548,13 @@ CREATE UNIQUE INDEX an_owner_names_an_endpoint_once ON postrider.endpoint USING 
 
 
 --
+-- Name: cancellation_of_job; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX cancellation_of_job ON postrider.cancellation USING btree (id);
+
+
+--
 -- Name: delivery_attempt_recent; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -3467,6 +3587,13 @@ CREATE INDEX later_moved ON postrider.later USING btree (id) WHERE (why <> 0);
 --
 
 CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
+
+
+--
+-- Name: parked_behind; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX parked_behind ON postrider.parked USING btree (key);
 
 
 --
@@ -3565,10 +3692,24 @@ REVOKE ALL ON FUNCTION postrider.cancel(ids bigint[], reason text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION cancel_within(ids bigint[], reason text, looks integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_escapes(field text, txt text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_escapes(field text, txt text) FROM PUBLIC;
 
 
 --
@@ -3747,6 +3888,13 @@ REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION hold_group(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.hold_group(id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -3796,6 +3944,13 @@ REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_progress(worker uuid, progress json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -3835,6 +3990,13 @@ REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.put_back(lease_id bigint, lost boolean, isolated boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION put_back_each(lease_id bigint, lost boolean, isolated boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_back_each(lease_id bigint, lost boolean, isolated boolean) FROM PUBLIC;
 
 
 --

@@ -1,22 +1,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_contract::{
     Code, EventTypeSpec, KindSpec, Pattern, Payload, Refused, SubscriptionSpec, Unique, check_name, check_owner,
     check_public_name,
 };
 use serde_json::json;
-use sqlx::{Connection, PgPool};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection, PgPool};
+use tokio::time::sleep;
+use tracing::{info, warn};
 
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
 use crate::job::{Known, retry};
-use crate::migrate::{self, Component};
-use crate::pg::{Arg, Statement, Tx, connect};
+use crate::pg::{Arg, Statement, Tx, begin};
 use crate::port::Jobs;
-use crate::run::{Bus, Parts, Settings};
+use crate::run::{Bus, Parts, Settings, admit};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 
@@ -110,7 +113,7 @@ impl Subscription {
 }
 
 /// Collects what an application declares; [`Builder::build`] checks all of it at once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Builder {
     pool: PgPool,
     app: String,
@@ -120,6 +123,7 @@ pub struct Builder {
     subscriptions: Vec<SubscriptionSpec>,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
+    direct: Option<PgConnectOptions>,
     clock: Clock,
     dice: Dice,
     engine: Option<Arc<dyn Jobs>>,
@@ -136,6 +140,7 @@ impl Builder {
             subscriptions: Vec::new(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
+            direct: None,
             clock: Clock::system(),
             dice: Dice::random(),
             engine: None,
@@ -195,6 +200,13 @@ impl Builder {
         self
     }
 
+    /// Where to listen: a direct connection to the same database, past a pooler in transaction mode, through which nothing is heard.
+    #[must_use]
+    pub fn listen_on(mut self, direct: PgConnectOptions) -> Self {
+        self.direct = Some(direct);
+        self
+    }
+
     /// The dice that spread retries; for tests.
     #[must_use]
     pub fn dice(mut self, dice: Dice) -> Self {
@@ -210,14 +222,29 @@ impl Builder {
         self
     }
 
+    /// The clock of its deadlines and of its watch over the others; for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Checks everything and declares it, all or nothing. The schema must be up to date: see [`crate::migrate`].
+    ///
+    /// A process that is to work is refused if the server has too few free connections for it ([`Error::Connections`]), and any
+    /// process if a pooler in transaction mode stands before the database and the settings do not say so ([`Error::Pooler`]). A
+    /// database that does not answer is a transient error after 10 s at most; [`Builder::build_when_reachable`] tries again.
     pub async fn build(self) -> Result<Bus, Error> {
         let refused = self.refusals();
         if !refused.is_empty() {
             return Err(Error::Declarations(refused));
         }
-        migrate::check(&self.pool, &[Component::Core]).await?;
-        self.declare().await?;
+        let works = self.settings.work;
+        let queues: BTreeSet<&str> = self.queues().filter(|_| works).collect();
+        let queues: Vec<&str> = queues.into_iter().collect();
+        let mut connection = admit(&self.pool, &self.settings, &queues).await?;
+        self.declare(&mut connection).await?;
+        let _ = connection.close().await;
         let kinds = Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()));
         let mut registry = Registry::default();
         for kind in self.kinds {
@@ -233,10 +260,39 @@ impl Builder {
             kinds,
             concurrency: self.concurrency,
             settings: self.settings,
+            direct: self.direct,
             clock: self.clock,
             dice: self.dice,
             engine: self.engine,
         }))
+    }
+
+    /// The same as soon as the database is there: while it does not answer this tries again, at growing distances up to 5 s. For an
+    /// application that has other things to do meanwhile: await it beside them.
+    pub async fn build_when_reachable(self) -> Result<Bus, Error> {
+        let mut tries = 0;
+        loop {
+            match self.clone().build().await {
+                Err(error) if error.is_transient() => {
+                    if tries == 0 {
+                        warn!(error = ?error, "the database cannot be reached, trying again");
+                    }
+                    tries += 1;
+                    sleep(pause(tries, self.dice.roll())).await;
+                }
+                built => {
+                    if tries > 0 && built.is_ok() {
+                        info!("the database is there after {tries} tries");
+                    }
+                    return built;
+                }
+            }
+        }
+    }
+
+    /// The queues of the kinds that this process handles.
+    fn queues(&self) -> impl Iterator<Item = &str> {
+        self.kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str())
     }
 
     fn refusals(&self) -> Vec<Refused> {
@@ -262,18 +318,11 @@ impl Builder {
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
         }
         refused.extend(refusals(&self.kinds, &self.concurrency));
-        let mut note = |result: Result<(), Refused>| refused.extend(result.err());
-        if self.settings.dead_after < self.settings.beat * 3 {
-            note(Err(option(
-                "dead_after",
-                "it is shorter than three beats".to_owned(),
-                "use at least three times `beat`",
-            )));
-        }
+        refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
     }
 
-    async fn declare(&self) -> Result<(), Error> {
+    async fn declare(&self, connection: &mut PgConnection) -> Result<(), Error> {
         let failed = |e| Error::from_sqlx(DECLARE.name, e);
         let kinds = |component: bool| -> Vec<_> {
             let those = self.kinds.iter().filter(|kind| kind.component == component);
@@ -287,15 +336,12 @@ impl Builder {
             "kinds": kinds(false),
             "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
         });
-        let mut connection = connect(&self.pool.connect_options()).await?;
-        let mut tx = connection.begin().await.map_err(failed)?;
+        let mut tx = begin(connection).await.map_err(failed)?;
         for declarations in [own, public] {
             let text = Payload::of_trusted(&declarations)?;
             tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
         }
-        tx.commit().await.map_err(failed)?;
-        let _ = connection.close().await;
-        Ok(())
+        tx.commit().await.map_err(failed)
     }
 }
 
@@ -337,7 +383,13 @@ fn subscription_json(spec: &SubscriptionSpec) -> serde_json::Value {
     })
 }
 
-fn ms(duration: std::time::Duration) -> u64 {
+/// Between two tries to reach the database, with dice in [0, 1): all processes of a fleet start at the same time.
+fn pause(tries: u32, dice: f64) -> Duration {
+    let longest = Duration::from_millis(100).saturating_mul(2_u32.saturating_pow(tries.min(16)));
+    longest.min(Duration::from_secs(5)).mul_f64(0.5 + dice.clamp(0.0, 1.0) / 2.0)
+}
+
+fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -66,13 +66,33 @@ pub enum Error {
     /// The attempt's lease is lost: another worker has the job, and nothing of this attempt counts any more.
     #[error("the lease of this attempt is lost: nothing was written")]
     LeaseLost,
+    /// A pooler in transaction mode stands before the database, and nobody said so.
+    #[error(
+        "a pooler in transaction mode (such as PgBouncer) stands before this database: set `pooler` to `transaction`, or connect past it"
+    )]
+    Pooler {
+        /// What the driver told, if that was how it was found out.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
+    /// The server has fewer connections left than this process opens.
+    #[error(transparent)]
+    Connections(Shortage),
     /// The schema is not the one that this program knows, or a migration cannot be applied.
     #[error("{0}")]
     Schema(String),
 }
 
 impl Error {
+    /// An error of a connection that could not be made.
+    pub(crate) fn connecting(source: sqlx::Error) -> Self {
+        if tells_of_pooler(&source) { Self::Pooler { source: Some(source) } } else { Self::Connection(source) }
+    }
+
     pub(crate) fn from_sqlx(statement: &'static str, source: sqlx::Error) -> Self {
+        if tells_of_pooler(&source) {
+            return Self::Pooler { source: Some(source) };
+        }
         if let sqlx::Error::Database(db) = &source
             && let Some(code) = db.code().as_deref().and_then(Code::from_sqlstate)
             && let Some(pg) = db.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
@@ -132,7 +152,7 @@ impl Error {
     /// Whether the connection that told it is of no use any more.
     pub(crate) fn breaks_connection(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } => true,
+            Self::Connection(_) | Self::Broken { .. } | Self::Timeout { .. } | Self::Pooler { .. } => true,
             Self::Database { source: sqlx::Error::Database(db), .. } => {
                 let code = db.code().unwrap_or_default();
                 ["25006", "25P03"].contains(&&*code) || code.starts_with("57P") || code.starts_with("08")
@@ -140,4 +160,32 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// What only a pooler answers: a parameter of the start that it does not know (08P01), a prepared statement that is there already
+/// (42P05) or is not there (26000), since another session has served this connection before.
+fn tells_of_pooler(source: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(db) = source else { return false };
+    match db.code().as_deref() {
+        Some("42P05" | "26000") => true,
+        Some("08P01") => db.message().contains("unsupported startup parameter"),
+        _ => false,
+    }
+}
+
+/// The connections that a process opens, and how many it could have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process opens {} connections ({}) and {free} are free ({limit}): lower what it opens, or allow more",
+    .needs.iter().map(|(_, count)| count).sum::<u32>(),
+    .needs.iter().map(|(part, count)| format!("{part} {count}")).collect::<Vec<_>>().join(", ")
+)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// Each part of the process, and how many connections it opens.
+    pub needs: Vec<(String, u32)>,
+    /// How many are free.
+    pub free: u32,
+    /// The limit that this comes from.
+    pub limit: String,
 }

@@ -26,17 +26,17 @@ pub use postrider_contract::{
 pub use clock::{Clock, Dice};
 pub use complete::storable;
 pub use declare::{Builder, Kind, Subscription, refusals};
-pub use error::{BoxError, Error, Fut};
+pub use error::{BoxError, Error, Fut, Shortage};
 pub use handle::{Answer, Context, Handler, answer, handler};
 pub use job::{Next, after_failure};
 pub use pg::migrate;
-pub use pg::{Arg, Row, Statement, Tx, Witness};
+pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
     Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, NewJob, OnDuplicate,
     Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings};
+pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings, WakeUps};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

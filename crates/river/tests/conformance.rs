@@ -8,7 +8,10 @@ use futures_util::future::BoxFuture;
 use postrider::{Bus, Error, JobId, Jobs, Runtime};
 use postrider_river::River;
 use postrider_testkit::TestDb;
+use postrider_testkit::conformance::crew::{Line, Lined, Perils};
 use postrider_testkit::conformance::{App, Engine, Stage};
+use postrider_testkit::proxy::{At, Cut, Fault, Proxy, Script};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
 struct OnRiver;
@@ -31,22 +34,11 @@ impl Stage for RiverStage {
     }
 
     fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
-        Box::pin(async move {
-            let mut builder = River::builder(self.0.pool().clone())
-                .kinds(app.kinds)
-                .beat(app.settings.beat)
-                .work(app.settings.work)
-                .concurrency_otherwise(app.settings.concurrency)
-                .dice(app.dice);
-            // event types are the bus's
-            if !app.types.is_empty() {
-                Bus::builder(self.0.pool().clone()).types(app.types).build().await?;
-            }
-            for (queue, jobs) in app.concurrency {
-                builder = builder.concurrency(queue, jobs);
-            }
-            Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
-        })
+        Box::pin(built(self.0.pool().clone(), app))
+    }
+
+    fn perils(&self) -> &dyn Perils {
+        self
     }
 
     fn sql(&self) -> Option<&PgPool> {
@@ -90,8 +82,78 @@ impl Stage for RiverStage {
     }
 }
 
+async fn built(pool: PgPool, app: App) -> Result<Arc<dyn Runtime>, Error> {
+    let mut builder = River::builder(pool.clone())
+        .kinds(app.kinds)
+        .beat(app.settings.beat)
+        .work(app.settings.work)
+        .concurrency_otherwise(app.settings.concurrency)
+        .dice(app.dice);
+    // event types are the bus's
+    if !app.types.is_empty() {
+        Bus::builder(pool).types(app.types).build().await?;
+    }
+    for (queue, jobs) in app.concurrency {
+        builder = builder.concurrency(queue, jobs);
+    }
+    Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
+}
+
+/// A line to River's tables that is cut and mended by a proxy.
+struct Wire(Proxy);
+
+impl Line for Wire {
+    fn cut(&self) {
+        self.0.refuse(true);
+        self.0.act(Fault::Cut(Cut::Rst));
+    }
+
+    fn mend(&self) {
+        self.0.refuse(false);
+    }
+}
+
+impl RiverStage {
+    async fn behind(&self, proxy: Proxy, app: App) -> Result<Lined, Error> {
+        let options: PgConnectOptions = proxy.url().parse().map_err(Error::Connection)?;
+        let process = built(PgPoolOptions::new().connect_lazy_with(options), app).await?;
+        Ok(Lined { process, line: Box::new(Wire(proxy)) })
+    }
+}
+
+impl Perils for RiverStage {
+    fn lined(&self, app: App) -> BoxFuture<'_, Result<Lined, Error>> {
+        Box::pin(async { self.behind(Proxy::before(self.0.url()).await, app).await })
+    }
+
+    fn deaf(&self, app: App) -> BoxFuture<'_, Result<Lined, Error>> {
+        Box::pin(async {
+            let proxy = Proxy::before(self.0.url()).await;
+            proxy.script(|_| Script::new().at(At::Saying("LISTEN".to_owned()), Fault::BlackHole));
+            self.behind(proxy, app).await
+        })
+    }
+
+    fn interrupt(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let sql = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+                        where datname = current_database() and pid <> pg_backend_pid()";
+            sqlx::query_scalar::<_, i64>(sql).fetch_one(self.pool()).await.expect("an interruption");
+        })
+    }
+
+    fn spoil<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()> {
+        Box::pin(run(self.pool(), format!("alter table river_job add constraint spoiled check (id <> {id}) not valid")))
+    }
+}
+
 async fn run(pool: &PgPool, sql: String) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.expect("a statement of the stage");
 }
 
-postrider_testkit::conformance!(OnRiver);
+postrider_testkit::conformance_enqueue!(OnRiver);
+postrider_testkit::conformance_unique!(OnRiver);
+postrider_testkit::conformance_claim!(OnRiver);
+postrider_testkit::conformance_attempt!(OnRiver);
+postrider_testkit::conformance_wait!(OnRiver);
+postrider_testkit::conformance_relay!(OnRiver);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use postrider::{Pooler, WakeUps};
 use postrider_server::config::{Config, Default, Layers, NAMES, Problems, Role, page};
 use secrecy::ExposeSecret as _;
 
@@ -37,6 +38,19 @@ fn without_anything_given_the_defaults_hold() {
             && config.log.is_none()
     );
     assert!((config.rate - 20.0).abs() < f64::EPSILON);
+    assert_eq!((config.pooler, config.wake_ups), (Pooler::None, WakeUps::Listen));
+    assert_eq!(config.poll_interval, Duration::from_secs(1));
+}
+
+#[test]
+fn a_pooler_and_polling_are_said_by_name() {
+    let config = load("pooler = 'transaction'\nwake_ups = 'poll'\npoll_interval = 250\n", &[], &[]).expect("right");
+    assert_eq!((config.pooler, config.wake_ups), (Pooler::Transaction, WakeUps::Poll));
+    assert_eq!(config.poll_interval, Duration::from_millis(250));
+    let told = problems("pooler = 'session'\nwake_ups = 'push'\npoll_interval = 0\ndirect_url = 'here'\n", &[], &[]);
+    for part in ["none or transaction", "listen or poll", "from 10 to 3600000", "direct_url"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }
 
 #[test]

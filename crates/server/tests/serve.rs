@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use binary::{Running, get, get_as, postrider, until};
 use postrider_embedded::{Home, Options, Postgres};
+use postrider_testkit::PgBouncer;
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
@@ -53,6 +54,35 @@ fn it_serves_a_migrated_database_and_no_other() {
     assert!(status == 403 && body.contains("set listen to 127.0.0.1:7117"), "{body}");
     running.signal("INT");
     assert_eq!(running.end().status.code(), Some(0));
+    postgres.stop().expect("it stops");
+}
+
+#[test]
+fn z9_it_serves_through_a_pooler_that_it_is_told_of_and_names_the_setting_where_it_is_not() {
+    let postgres = Postgres::start(Options::new(Home::Ephemeral)).expect("a Postgres");
+    let direct = postgres.url("postgres");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let pooler = runtime.block_on(PgBouncer::before(&direct));
+    let serve = ["serve", "--database-url", pooler.url(), "--listen", "127.0.0.1:0", "--seal-key", KEY];
+    let (code, text) = told(&["migrate", "--database-url", pooler.url()]);
+    assert!(code == Some(0) && text.contains("applied 0001_foundation"), "{text}");
+
+    let (code, text) = told(&serve);
+    assert!(code == Some(1) && text.contains("PgBouncer") && text.contains("set `pooler` to `transaction`"), "{text}");
+    let with = |more: &[&'static str]| [&serve[..], &["--pooler", "transaction"], more].concat();
+    let (code, text) = told(&with(&[]));
+    assert!(code == Some(2) && text.contains("direct_url, or set wake_ups to poll"), "{text}");
+
+    let past = [&with(&[])[..], &["--direct-url", &direct]].concat();
+    for args in [with(&["--wake-ups", "poll", "--poll-interval", "200"]), past] {
+        let mut running = Running::start(&args);
+        let page = running.page();
+        assert_eq!(until(page, "/readyz", |status, _| status == 200), "ready\n");
+        until(page, "/", |status, body| status == 200 && body.contains("postrider-server"));
+        running.signal("TERM");
+        let ended = running.end();
+        assert_eq!(ended.status.code(), Some(0), "{:?}", ended.printed);
+    }
     postgres.stop().expect("it stops");
 }
 

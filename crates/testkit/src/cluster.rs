@@ -23,6 +23,12 @@ pub fn test_options() -> Options {
         .setting("shared_buffers", "128MB")
 }
 
+/// What the cluster that tests share is started with. It is never killed while anybody looks: nothing of it needs to survive that, and most
+/// of a short test's time was the disk's.
+pub fn shared_options() -> Options {
+    test_options().setting("fsync", "off").setting("full_page_writes", "off")
+}
+
 /// The URL of the maintenance database of the run's server. Without a run there is one for this process, started when
 /// it is first asked for; it ends with the process.
 pub(crate) fn shared_server() -> Result<String, Arc<Error>> {
@@ -30,7 +36,7 @@ pub(crate) fn shared_server() -> Result<String, Arc<Error>> {
     if let Ok(server) = std::env::var(SERVER_VARIABLE) {
         return Ok(server);
     }
-    let server = SERVER.get_or_init(|| Postgres::start(test_options()).map_err(Arc::new));
+    let server = SERVER.get_or_init(|| Postgres::start(shared_options()).map_err(Arc::new));
     server.as_ref().map(|server| server.url(MAINTENANCE)).map_err(Arc::clone)
 }
 
@@ -59,11 +65,20 @@ impl TestServer {
     /// # Panics
     /// If that fails, with what to do about it.
     pub async fn start() -> Self {
-        Self::try_start().await.unwrap_or_else(|error| panic!("no Postgres for this test: {error:#}"))
+        Self::start_with(&[]).await
     }
 
-    async fn try_start() -> anyhow::Result<Self> {
-        let postgres = tokio::task::spawn_blocking(|| Postgres::start(test_options())).await??;
+    /// The same with these settings of the server on top.
+    ///
+    /// # Panics
+    /// If that fails, with what to do about it.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let options = settings.iter().fold(test_options(), |options, (name, value)| options.setting(name, value));
+        Self::try_start(options).await.unwrap_or_else(|error| panic!("no Postgres for this test: {error:#}"))
+    }
+
+    async fn try_start(options: Options) -> anyhow::Result<Self> {
+        let postgres = tokio::task::spawn_blocking(|| Postgres::start(options)).await??;
         let url = postgres.url(DATABASE);
         create_database(&postgres.url(MAINTENANCE), DATABASE, "template1").await?;
         let options = PgConnectOptions::from_str(&url)?;

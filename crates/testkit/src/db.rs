@@ -40,7 +40,7 @@ impl TestDb {
         let server = tokio::task::spawn_blocking(shared_server).await??;
         let template = template(&server).await.context("cannot make the template")?;
         let name = format!("test_{}", Uuid::new_v4().simple());
-        create_database(&server, &name, &template).await?;
+        copy_database(&server, &name, &template).await?;
         let url = in_database(&server, &name);
         let options = PgConnectOptions::from_str(&url)?;
         let pool = PgPoolOptions::new().max_connections(POOL_CONNECTIONS_MAX).connect_lazy_with(options);
@@ -122,6 +122,17 @@ async fn make_template(server: &str, name: &str) -> anyhow::Result<()> {
 /// Copies a database. The names are ours, of letters, digits and underscores.
 pub(crate) async fn create_database(server: &str, name: &str, template: &str) -> sqlx::Result<()> {
     execute(server, format!("create database {name} template {template}")).await
+}
+
+/// The same, file by file where that is the quicker way: where nothing waits for the disk.
+async fn copy_database(server: &str, name: &str, template: &str) -> sqlx::Result<()> {
+    let mut connection = PgConnection::connect(server).await?;
+    let files = "select current_setting('fsync') = 'off' and current_setting('server_version_num')::int >= 150000";
+    let files: bool = sqlx::query_scalar(files).fetch_one(&mut connection).await?;
+    let strategy = if files { "strategy file_copy" } else { "" };
+    let copy = format!("create database {name} template {template} {strategy}");
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(copy))).await?;
+    connection.close().await
 }
 
 async fn drop_database(server: &str, name: &str) -> sqlx::Result<()> {

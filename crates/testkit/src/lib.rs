@@ -10,13 +10,15 @@ pub mod fixture; // and what it does
 pub mod interleave; // statements of some sessions, in every order
 mod storm; // and everything at once, at random
 pub mod proxy; // what stands between it and Postgres
+mod pgbouncer; // or a pooler
 pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
 pub mod conformance; // what every engine promises
 
-pub use cluster::{SERVER_VARIABLE, TestServer, psql, test_options};
+pub use cluster::{SERVER_VARIABLE, TestServer, psql, shared_options, test_options};
 pub use db::TestDb;
 pub use ledger::{Effect, Ledger, lines};
+pub use pgbouncer::PgBouncer;
 pub use process::{Fixture, Process, until};
 /// A signal for [`Process::signal`].
 pub use rustix::process::Signal;

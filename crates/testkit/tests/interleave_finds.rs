@@ -66,8 +66,8 @@ const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         function: "tick",
-        from: "postrider.put_back(x.id, false, false)",
-        to: "postrider.put_back(x.id, true, false)",
+        from: "postrider.put_back_each(x.id, false, false)",
+        to: "postrider.put_back_each(x.id, true, false)",
         spec: || {
             Spec::new("a hand-back is no loss")
                 .stage(holding("x"))

@@ -164,7 +164,7 @@ async fn tick(connection: &mut PgConnection, held: &[i64], settled: i64, more: &
     let report = format!(
         r#"{{"app": "nth", "version": "", "host": "", "pid": 1, "queues": ["default"], "held": {held:?}, "settled": {settled}, {more}}}"#
     );
-    statement("sql/tick.sql").query().bind(ME).bind(report).fetch_one(connection).await.map(drop)
+    statement("sql/tick.sql").query().bind(ME).bind(report).bind(None::<String>).fetch_one(connection).await.map(drop)
 }
 
 async fn finish(connection: &mut PgConnection, lease: i64, ids: Vec<i64>) -> sqlx::Result<usize> {

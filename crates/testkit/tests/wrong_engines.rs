@@ -1,5 +1,9 @@
 //! Wrong engines: the cases turn red on them, exactly those that should.
-#![expect(clippy::indexing_slicing, reason = "a failed helper is a failed test")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::future_not_send,
+    reason = "a failed helper is a failed test, and cases run on the thread of their test"
+)]
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;

@@ -3,14 +3,14 @@ use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
 use postrider_embedded::Postgres;
-use postrider_testkit::{SERVER_VARIABLE, test_options};
+use postrider_testkit::{SERVER_VARIABLE, shared_options};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a command beside a temporary Postgres. Answers with the command's own exit code.
 pub(crate) async fn run(command: &[String]) -> anyhow::Result<ExitCode> {
     let Some((program, arguments)) = command.split_first() else { anyhow::bail!("no command") };
-    let postgres = tokio::task::spawn_blocking(|| Postgres::start(test_options())).await??;
+    let postgres = tokio::task::spawn_blocking(|| Postgres::start(shared_options())).await??;
     // Ctrl-C reaches the command too. It decides what to do, and the server stops once it has ended.
     let _ignored = signal(SignalKind::interrupt())?;
     let mut command = Command::new(program);

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Ended, Outcome};
 use crate::error::Error;
-use crate::pg::Statement;
+use crate::pg::{Statement, fetch};
 
 pub(super) const FINISH: Statement = crate::statement!("sql/finish.sql");
 
@@ -22,18 +22,16 @@ pub(crate) async fn finish(
 ) -> Result<Vec<(i64, i64)>, Error> {
     let failed = |e| Error::from_sqlx(FINISH.name, e);
     let parts: Vec<(i16, i64, Option<String>)> = outcomes.iter().map(|outcome| parts(&outcome.ended)).collect();
-    let rows = FINISH
-        .query()
+    let query = FINISH
+        .query_on(connection)
         .bind(worker)
         .bind(outcomes.iter().map(|o| o.lease).collect::<Vec<_>>())
         .bind(outcomes.iter().map(|o| o.id).collect::<Vec<_>>())
         .bind(parts.iter().map(|p| p.0).collect::<Vec<_>>())
         .bind(parts.iter().map(|p| p.1).collect::<Vec<_>>())
         .bind(parts.into_iter().map(|p| p.2).collect::<Vec<_>>())
-        .bind(outcomes.iter().map(output).collect::<Vec<_>>())
-        .fetch_all(connection)
-        .await
-        .map_err(failed)?;
+        .bind(outcomes.iter().map(output).collect::<Vec<_>>());
+    let rows = fetch(connection, &FINISH, query).await?;
     rows.iter().map(|row| Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))).collect()
 }
 

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_contract::{Code, Payload, Refused};
-use sqlx::{PgPool, Postgres, Row as _, Transaction};
+use sqlx::{PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::Running;
 use crate::complete::{self, Ended, Outcome};
 use crate::error::{Error, Fut};
 use crate::job::Holdings;
-use crate::pg::Statement;
+use crate::pg::{Arg, Statement, Tx as _, borrow};
 use crate::port::{Attempt, Job};
 
 pub(super) const PART: Statement = crate::statement!("sql/part.sql");
@@ -92,17 +92,12 @@ impl Native {
         // should it have landed without an answer, or the handler be dropped where it waits, the next beat hands the job back, and this
         // attempt does not count
         let call = self.shared.holdings.call();
+        self.running.parting(old, self.id, true);
         let answer = async {
-            let mut connection = self.shared.pool.acquire().await.map_err(Error::Connection)?;
-            let row = PART
-                .query()
-                .bind(self.shared.worker)
-                .bind(old)
-                .bind(self.id)
-                .bind(call.number())
-                .fetch_one(&mut *connection)
-                .await;
-            row.and_then(|row| row.try_get::<Option<i64>, _>(0)).map_err(|e| Error::from_sqlx(PART.name, e))
+            let worker = self.shared.worker.to_string();
+            let args = [Arg::Text(&worker), Arg::Int(old), Arg::Int(self.id), Arg::Int(call.number())];
+            let rows = borrow(&self.shared.pool).await?.run(&PART, &args).await?;
+            rows.first().filter(|row| row.opt(0).is_some()).map(|row| row.int(0)).transpose()
         };
         match answer.await {
             Ok(Some(own)) => {
@@ -113,8 +108,15 @@ impl Native {
                 self.parted.store(true, Ordering::SeqCst);
                 Ok(())
             }
-            Ok(None) => Err(Error::LeaseLost),
-            Err(error) => Err(error),
+            Ok(None) => {
+                self.running.parting(old, self.id, false);
+                self.running.cancel(old, self.id);
+                Err(Error::LeaseLost)
+            }
+            Err(error) => {
+                self.running.parting(old, self.id, false);
+                Err(error)
+            }
         }
     }
 }
@@ -125,7 +127,7 @@ impl Attempt for Native {
             if !self.parted.load(Ordering::SeqCst) {
                 self.part().await?;
             }
-            self.shared.pool.begin().await.map_err(Error::Connection)
+            self.shared.pool.begin().await.map_err(Error::connecting)
         })
     }
 

@@ -25,6 +25,7 @@ struct Attempt {
     deadline: Duration,
     told_stuck: bool,
     interrupted: bool,
+    parting: bool,
 }
 
 /// What the end of an attempt is worth.
@@ -65,6 +66,7 @@ impl Running {
             deadline,
             told_stuck: false,
             interrupted: false,
+            parting: false,
         };
         self.lock().insert((job.lease, job.key), attempt);
     }
@@ -89,11 +91,19 @@ impl Running {
         self.given_back.load(Ordering::Relaxed)
     }
 
+    /// An attempt is about to move to another lease, or has not moved after all. Meanwhile nobody knows which lease it has, and none of the
+    /// two is told as lost.
+    pub(crate) fn parting(&self, lease: i64, id: i64, parting: bool) {
+        if let Some(attempt) = self.lock().get_mut(&(lease, id)) {
+            attempt.parting = parting;
+        }
+    }
+
     /// An attempt goes on under another lease.
     pub(crate) fn moved(&self, from: (i64, i64), to: (i64, i64)) {
         let mut running = self.lock();
         if let Some(attempt) = running.remove(&from) {
-            running.insert(to, attempt);
+            running.insert(to, Attempt { parting: false, ..attempt });
         }
     }
 
@@ -108,7 +118,7 @@ impl Running {
     pub(crate) fn lose(&self, lease: i64) -> usize {
         let running = self.lock();
         let lost = running.range((lease, i64::MIN)..=(lease, i64::MAX));
-        lost.inspect(|(_, attempt)| attempt.stop.cancel()).count()
+        lost.filter(|(_, attempt)| !attempt.parting).inspect(|(_, attempt)| attempt.stop.cancel()).count()
     }
 
     /// Cancels every attempt: the process stops.

@@ -3,7 +3,7 @@ use sqlx::PgPool;
 use super::{EventRow, JobRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
 use crate::error::Error;
-use crate::pg::{Arg, Row, Statement, Tx};
+use crate::pg::{Arg, Row, Statement, Tx as _, borrow};
 
 const OVERVIEW: Statement = crate::statement!("sql/overview.sql");
 const EVENTS: Statement = crate::statement!("sql/events.sql");
@@ -17,8 +17,7 @@ pub(super) const STATEMENTS: &[&Statement] =
 const ROWS_MOST: i64 = 200;
 
 async fn rows(pool: &PgPool, statement: &'static Statement, args: &[Arg<'_>]) -> Result<Vec<Row>, Error> {
-    let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-    connection.run(statement, args).await
+    borrow(pool).await?.run(statement, args).await
 }
 
 fn count(row: &Row, column: usize) -> Result<u64, Error> {

@@ -88,7 +88,7 @@ pub(crate) async fn plan(tx: &mut dyn Tx, act: Act, filter: &Filter) -> Result<P
 pub(crate) async fn step(pool: &PgPool, plan: &Plan, after: Option<&JobId>) -> Result<Step, Error> {
     let Some(last) = plan.last.as_ref().and_then(key) else { return Ok(Step::default()) };
     let after = after.and_then(key).unwrap_or(0);
-    let mut tx = pool.begin().await.map_err(Error::Connection)?;
+    let mut tx = pool.begin().await.map_err(Error::connecting)?;
     let filter = filter_json(&plan.filter)?;
     let args = [Arg::Text(filter.as_str()), Arg::Int(after), Arg::Int(last), Arg::Int(STEP_MOST)];
     let mut found = Vec::new();

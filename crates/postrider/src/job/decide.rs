@@ -35,10 +35,10 @@ const FIRST: Duration = Duration::from_millis(2);
 const LAST: Duration = Duration::from_millis(512);
 
 /// How long to wait before the next look that finds nothing: growing after the last work, which covers a wake-up that was muted or
-/// lost. `None` = until there is a hint, a notification or a beat that saw work; only if nothing can be missed (`sure`).
-pub(crate) fn pause(quiet: u32, sure: bool) -> Option<Duration> {
+/// lost, and then every `poll`. Without one: until there is a hint, a notification or a beat that saw work; only if nothing can be missed.
+pub(crate) fn pause(quiet: u32, poll: Option<Duration>) -> Option<Duration> {
     let pause = FIRST.saturating_mul(2_u32.saturating_pow(quiet.min(16)));
-    if pause > LAST { if sure { None } else { Some(LAST) } } else { Some(pause) }
+    if pause > LAST { poll } else { Some(poll.map_or(pause, |poll| pause.min(poll))) }
 }
 
 #[cfg(test)]
@@ -82,10 +82,17 @@ mod tests {
 
     #[test]
     fn looks_get_rarer_and_end_when_nothing_can_be_missed() {
-        let waits: Vec<_> = (0..9).map(|quiet| pause(quiet, true)).collect();
+        let waits: Vec<_> = (0..9).map(|quiet| pause(quiet, None)).collect();
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 512].map(|ms| Some(Duration::from_millis(ms))));
-        assert_eq!(pause(9, true), None);
-        assert_eq!(pause(9, false), Some(LAST));
-        assert_eq!(pause(u32::MAX, false), Some(LAST));
+        assert_eq!(pause(9, None), None);
+        assert_eq!(pause(9, Some(S(1))), Some(S(1)));
+        assert_eq!(pause(u32::MAX, Some(S(1))), Some(S(1)));
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_a_poll() {
+        let poll = Duration::from_millis(10);
+        let waits: Vec<_> = (0..4).map(|quiet| pause(quiet, Some(poll))).collect();
+        assert_eq!(waits, [2, 4, 8, 10].map(|ms| Some(Duration::from_millis(ms))));
     }
 }

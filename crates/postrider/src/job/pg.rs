@@ -3,13 +3,13 @@ use std::time::Duration;
 use postrider_contract::{Event, EventId, JobId, Payload, Timestamp, Unique};
 use serde::Serialize;
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, PgPool, Row as _};
+use sqlx::{PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
 use super::probes::Probe;
 use super::{Claimant, Hook, retry};
 use crate::error::Error;
-use crate::pg::{Arg, Row, Statement, Tx};
+use crate::pg::{Arg, Pooler, Row, Statement, Tx, begin, has_session, run};
 use crate::port::{Enqueued, Job, NewJob, OnDuplicate};
 
 pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
@@ -81,17 +81,17 @@ fn interval(ms: u64) -> String {
 /// Jobs in one call: bounds the memory of the statement.
 const ENQUEUE_MOST: usize = 1_000;
 
-pub(crate) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+pub(crate) async fn enqueue(tx: &mut dyn Tx, pooler: Pooler, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
     if let [job] = jobs
         && Item::of(job).is_plain()
     {
-        return enqueue_one(tx, job).await;
+        return enqueue_one(tx, pooler, job).await;
     }
     let mut answers = Vec::with_capacity(jobs.len());
     for chunk in jobs.chunks(ENQUEUE_MOST) {
         let items: Vec<Item<'_>> = chunk.iter().map(Item::of).collect();
         let text = Payload::of_trusted(&items)?;
-        for row in tx.run(&ENQUEUE_MANY, &[Arg::Text(text.as_str())]).await? {
+        for row in run(tx, pooler, &ENQUEUE_MANY, &[Arg::Text(text.as_str())]).await? {
             answers.push(enqueued(&ENQUEUE_MANY, &row)?);
         }
     }
@@ -99,7 +99,7 @@ pub(crate) async fn enqueue(tx: &mut dyn Tx, jobs: &[NewJob]) -> Result<Vec<Enqu
 }
 
 /// One job without an array around it, which halves what it costs the server.
-async fn enqueue_one(tx: &mut dyn Tx, job: &NewJob) -> Result<Vec<Enqueued>, Error> {
+async fn enqueue_one(tx: &mut dyn Tx, pooler: Pooler, job: &NewJob) -> Result<Vec<Enqueued>, Error> {
     let priority = job.priority.map(|priority| priority.to_string());
     let max_attempts = job.max_attempts.map(|most| most.to_string());
     let run_at = job.run_at.map(|at| at.to_string());
@@ -112,7 +112,7 @@ async fn enqueue_one(tx: &mut dyn Tx, job: &NewJob) -> Result<Vec<Enqueued>, Err
         run_at.as_deref().map_or(Arg::Null, Arg::Text),
         Arg::Text(&job.owner),
     ];
-    tx.run(&ENQUEUE, &args).await?.iter().map(|row| enqueued(&ENQUEUE, row)).collect()
+    run(tx, pooler, &ENQUEUE, &args).await?.iter().map(|row| enqueued(&ENQUEUE, row)).collect()
 }
 
 fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error> {
@@ -128,14 +128,14 @@ fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error>
     })
 }
 
-pub(crate) async fn enqueue_alone(pool: &PgPool, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
-    if jobs.len() <= ENQUEUE_MOST {
-        let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-        return enqueue(&mut *connection, jobs).await;
+pub(crate) async fn enqueue_alone(pool: &PgPool, pooler: Pooler, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Error> {
+    if jobs.len() <= ENQUEUE_MOST && pooler == Pooler::None {
+        let mut connection = pool.acquire().await.map_err(Error::connecting)?;
+        return enqueue(&mut *connection, pooler, jobs).await;
     }
-    // several statements are one only in a transaction
-    let mut tx = pool.begin().await.map_err(Error::Connection)?;
-    let answers = enqueue(&mut *tx, jobs).await?;
+    // several statements are one only in a transaction, and so are the two halves of one through a pooler
+    let mut tx = pool.begin().await.map_err(Error::connecting)?;
+    let answers = enqueue(&mut *tx, pooler, jobs).await?;
     tx.commit().await.map_err(|e| Error::from_sqlx(ENQUEUE.name, e))?;
     Ok(answers)
 }
@@ -155,12 +155,14 @@ pub(super) async fn claim(
     hook: &Hook,
 ) -> Result<Claimed, Error> {
     let failed = |e| Error::from_sqlx(CLAIM.name, e);
-    let Some(hook) = hook else {
+    if hook.is_none() && has_session(connection) {
         return claim_alone(connection, claimant, (call, most), probe).await;
-    };
-    let mut tx = connection.begin().await.map_err(failed)?;
+    }
+    let mut tx = begin(connection).await.map_err(failed)?;
     let claimed = claim_alone(&mut tx, claimant, (call, most), probe).await?;
-    if !claimed.jobs.is_empty() {
+    if let Some(hook) = hook
+        && !claimed.jobs.is_empty()
+    {
         hook.claimed(&mut *tx, &claimed.jobs).await?;
     }
     tx.commit().await.map_err(failed)?;
@@ -175,7 +177,7 @@ async fn claim_alone(
 ) -> Result<Claimed, Error> {
     let failed = |e| Error::from_sqlx(CLAIM.name, e);
     let rows = CLAIM
-        .query()
+        .query_on(connection)
         .bind(claimant.worker)
         .bind(call)
         .bind(claimant.queue.clone())

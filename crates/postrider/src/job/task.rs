@@ -96,7 +96,11 @@ impl Claimer {
                         sink.dispatch(job, slot);
                     }
                 }
-                if got.more || !all { Some(Duration::ZERO) } else { decide::pause(state.quiet, self.hears()) }
+                if got.more || !all {
+                    Some(Duration::ZERO)
+                } else {
+                    decide::pause(state.quiet, (!self.wake.listens()).then_some(self.wake.poll))
+                }
             }
             Err(failure) => {
                 self.holdings.end_call(call, []);
@@ -108,12 +112,6 @@ impl Claimer {
                 Some(pg::pause_after_error(state.errors))
             }
         }
-    }
-}
-
-impl Claimer {
-    fn hears(&self) -> bool {
-        self.wake.listening.load(Ordering::Relaxed)
     }
 }
 

@@ -7,7 +7,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::Statement;
+use super::{Pooler, Statement};
 use crate::error::Error;
 
 /// How long one of our own statements, or a connect, may take before its connection is given up: a network that forgot it tells nobody.
@@ -29,23 +29,46 @@ impl Doubts {
     }
 }
 
+/// How this process reaches its database.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    options: PgConnectOptions,
+    pooler: Pooler,
+    doubts: Doubts,
+}
+
+impl Reach {
+    pub(crate) fn new(options: &PgConnectOptions, pooler: Pooler) -> Self {
+        let options = plain(options);
+        let options = match pooler {
+            Pooler::None => options,
+            Pooler::Transaction => options.statement_cache_capacity(0),
+        };
+        Self { options, pooler, doubts: Doubts::default() }
+    }
+}
+
+/// Without what a pooler refuses at the start; ours are read as they come in any case.
+pub(super) fn plain(options: &PgConnectOptions) -> PgConnectOptions {
+    options.clone().extra_float_digits(None)
+}
+
 /// A connection of our own for one purpose: made when needed, dropped when it breaks, made again.
 pub(crate) struct Link {
-    options: PgConnectOptions,
+    reach: Reach,
     connection: Option<PgConnection>,
     purpose: &'static str,
     failing: bool,
     limit: Duration,
-    doubts: Doubts,
     /// The doubts that were known when the connection last answered.
     known_doubts: u64,
 }
 
 impl Link {
-    pub(crate) fn new(options: &PgConnectOptions, purpose: &'static str, doubts: &Doubts) -> Self {
-        let options = options.clone().application_name(&format!("postrider {purpose}"));
-        let doubts = doubts.clone();
-        Self { options, connection: None, purpose, failing: false, limit: LIMIT, doubts, known_doubts: 0 }
+    pub(crate) fn new(reach: &Reach, purpose: &'static str) -> Self {
+        let options = reach.options.clone().application_name(&format!("postrider {purpose}"));
+        let reach = Reach { options, ..reach.clone() };
+        Self { reach, connection: None, purpose, failing: false, limit: LIMIT, known_doubts: 0 }
     }
 
     /// The same link, given up earlier.
@@ -81,16 +104,16 @@ impl Link {
         F: FnOnce(PgConnection) -> W + Send,
         W: Future<Output = (PgConnection, Result<T, Error>)> + Send,
     {
-        let doubts = self.doubts.count();
+        let doubts = self.reach.doubts.count();
         // taken out while it is used: a future that is dropped in the middle leaves no half-used connection behind
         let trusted = self.connection.take().filter(|_| doubts == self.known_doubts);
         let connection = match trusted {
             Some(connection) => connection,
-            None => connect_within(&self.options, self.limit).await?,
+            None => connect_within(&self.reach, self.limit).await?,
         };
         self.known_doubts = doubts;
         let answered = timeout(self.limit, work(connection)).await.map_err(|_| {
-            self.doubts.raise();
+            self.reach.doubts.raise();
             Error::Timeout { statement: statement.name, limit: self.limit }
         });
         let (connection, result) = answered?;
@@ -108,16 +131,21 @@ impl Link {
     }
 }
 
+/// A connection for what is done once. It may have a pooler before it: what it runs stands in transactions begun by
+/// [`begin`](super::begin), and it keeps nothing.
 pub(crate) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, Error> {
-    connect_within(options, LIMIT).await
+    connect_within(&Reach::new(options, Pooler::Transaction), LIMIT).await
 }
 
-async fn connect_within(options: &PgConnectOptions, limit: Duration) -> Result<PgConnection, Error> {
+async fn connect_within(reach: &Reach, limit: Duration) -> Result<PgConnection, Error> {
     let connecting = async {
-        let mut connection = options.connect().await?;
-        SESSION.query().execute(&mut connection).await?;
+        let mut connection = reach.options.connect().await?;
+        if reach.pooler == Pooler::None {
+            // kept: from here on this connection is known to keep statements
+            SESSION.query().execute(&mut connection).await?;
+        }
         Ok(connection)
     };
     let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-    timeout(limit, connecting).await.map_err(late).flatten().map_err(Error::Connection)
+    timeout(limit, connecting).await.map_err(late).flatten().map_err(Error::connecting)
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, Executor, PgConnection, PgPool, Row as _};
 
-use super::{Statement, link};
+use super::{Statement, link, pooler};
 use crate::error::Error;
 
 /// A part of the schema that can be left out.
@@ -98,9 +98,17 @@ fn hex(bytes: &[u8]) -> String {
 /// What [`run`] would do, in its order; nothing is changed.
 pub async fn plan(pool: &PgPool, components: &[Component]) -> Result<Vec<Migration>, Error> {
     let mut connection = link::connect(&pool.connect_options()).await?;
-    let pending = pending(&mut connection, components).await;
+    let pending = pending_alone(&mut connection, components).await;
     let _ = connection.close().await;
     pending
+}
+
+async fn pending_alone(connection: &mut PgConnection, components: &[Component]) -> Result<Vec<Migration>, Error> {
+    let failed = |e| Error::from_sqlx("migrate", e);
+    let mut tx = pooler::begin(connection).await.map_err(failed)?;
+    let pending = pending(&mut tx, components).await?;
+    tx.commit().await.map_err(failed)?;
+    Ok(pending)
 }
 
 /// Brings the schema up to date and answers with what was applied.
@@ -127,7 +135,15 @@ pub async fn run(pool: &PgPool, components: &[Component]) -> Result<Vec<Migratio
 
 /// Refuses a schema that is not the one this library knows; the error says what to run.
 pub async fn check(pool: &PgPool, components: &[Component]) -> Result<(), Error> {
-    let pending = plan(pool, components).await?;
+    let mut connection = link::connect(&pool.connect_options()).await?;
+    let checked = check_on(&mut connection, components).await;
+    let _ = connection.close().await;
+    checked
+}
+
+/// The same on a connection that is there already.
+pub(crate) async fn check_on(connection: &mut PgConnection, components: &[Component]) -> Result<(), Error> {
+    let pending = pending_alone(connection, components).await?;
     match pending.first() {
         None => Ok(()),
         Some(first) => Err(Error::Schema(format!(
@@ -144,8 +160,8 @@ fn lock_timeout(error: &Error) -> bool {
 
 async fn step(connection: &mut PgConnection, components: &[Component]) -> Result<Option<Migration>, Error> {
     let failed = |e| Error::from_sqlx("migrate", e);
-    let mut tx = connection.begin().await.map_err(failed)?;
-    LOCK.query().execute(&mut *tx).await.map_err(failed)?;
+    let mut tx = pooler::begin(connection).await.map_err(failed)?;
+    LOCK.query_on(&tx).execute(&mut *tx).await.map_err(failed)?;
     tx.execute(sqlx::raw_sql(PREPARE)).await.map_err(failed)?;
     let Some(next) = pending(&mut tx, components).await?.first().copied() else {
         tx.execute(sqlx::raw_sql(FINISH)).await.map_err(failed)?;
@@ -153,7 +169,7 @@ async fn step(connection: &mut PgConnection, components: &[Component]) -> Result
         return Ok(None);
     };
     tx.execute(sqlx::raw_sql(next.sql)).await.map_err(|e| Error::from_sqlx(next.name, e))?;
-    NOTE.query()
+    NOTE.query_on(&tx)
         .bind(next.number)
         .bind(next.name)
         .bind(hex(&Sha256::digest(next.sql)))
@@ -166,10 +182,11 @@ async fn step(connection: &mut PgConnection, components: &[Component]) -> Result
 
 async fn pending(connection: &mut PgConnection, components: &[Component]) -> Result<Vec<Migration>, Error> {
     let failed = |e| Error::from_sqlx("migrate", e);
-    let exists: bool = EXISTS.query().fetch_one(&mut *connection).await.and_then(|r| r.try_get(0)).map_err(failed)?;
+    let exists: bool =
+        EXISTS.query_on(connection).fetch_one(&mut *connection).await.and_then(|r| r.try_get(0)).map_err(failed)?;
     let mut applied = Vec::new();
     if exists {
-        for row in APPLIED.query().fetch_all(&mut *connection).await.map_err(failed)? {
+        for row in APPLIED.query_on(connection).fetch_all(&mut *connection).await.map_err(failed)? {
             let number: i32 = row.try_get(0).map_err(failed)?;
             let name: String = row.try_get(1).map_err(failed)?;
             let hash: String = row.try_get(2).map_err(failed)?;

@@ -2,21 +2,27 @@
 
 mod statement; // one statement, one file
 mod tx; // the caller's transaction, whatever its driver
+mod borrow; // a connection of the caller's pool
+mod pooler; // where no session is ours
 mod link; // a connection of our own that comes back
 mod listen; // wake-ups
 mod witness; // what a transaction wrote tells whether it committed
 pub mod migrate; // the schema
 
+pub use borrow::{Borrowed, borrow};
+pub use pooler::Pooler;
 pub use statement::Statement;
 pub use tx::{Arg, Row, Tx};
 pub use witness::Witness;
 
-pub(crate) use link::{Doubts, Link, connect};
-pub(crate) use listen::{Wake, listen};
+pub(crate) use borrow::keeps;
+pub(crate) use link::{Link, Reach, connect};
+pub(crate) use listen::{Ear, Wake, listen};
+pub(crate) use pooler::{begin, fetch, has_session, refuse_unknown, run};
 pub(crate) use witness::Wrote;
 
 pub(crate) const STATEMENTS: &[&Statement] =
-    &[&link::SESSION, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];
+    &[&link::SESSION, &pooler::BACKEND, &migrate::LOCK, &migrate::EXISTS, &migrate::APPLIED, &migrate::NOTE];
 
 /// A statement from a `.sql` file beside the calling one.
 #[macro_export]

@@ -1,5 +1,6 @@
-use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row as _};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres, Row as _};
 
 use super::Statement;
 use crate::error::{Error, Fut};
@@ -64,26 +65,40 @@ pub trait Tx: Send {
 
 impl Tx for PgConnection {
     fn run<'a>(&'a mut self, statement: &'static Statement, args: &'a [Arg<'a>]) -> Fut<'a, Vec<Row>> {
-        Box::pin(async move {
-            let mut query = statement.query();
-            for arg in args {
-                query = match *arg {
-                    Arg::Null => query.bind(None::<String>),
-                    Arg::Text(text) => query.bind(text.to_owned()),
-                    Arg::Int(int) => query.bind(int),
-                    Arg::Bytes(bytes) => query.bind(bytes.to_vec()),
-                    Arg::Texts(texts) => query.bind(texts.iter().map(ToString::to_string).collect::<Vec<_>>()),
-                    Arg::Ints(ints) => query.bind(ints.to_vec()),
-                };
-            }
-            let rows = query.fetch_all(&mut *self).await.map_err(|e| Error::from_sqlx(statement.name, e))?;
-            rows.iter().map(|row| texts(statement, row)).collect()
-        })
+        Box::pin(fetch(statement.query_on(self), self, statement, args))
     }
 
     fn as_sqlx(&mut self) -> Option<&mut PgConnection> {
         Some(self)
     }
+}
+
+/// Runs a statement of the caller's transaction on a connection that is known to keep statements.
+pub(crate) async fn kept(tx: &mut dyn Tx, statement: &'static Statement, args: &[Arg<'_>]) -> Result<Vec<Row>, Error> {
+    match tx.as_sqlx() {
+        Some(connection) => fetch(statement.query(), connection, statement, args).await,
+        None => tx.run(statement, args).await,
+    }
+}
+
+async fn fetch(
+    mut query: Query<'static, Postgres, PgArguments>,
+    connection: &mut PgConnection,
+    statement: &'static Statement,
+    args: &[Arg<'_>],
+) -> Result<Vec<Row>, Error> {
+    for arg in args {
+        query = match *arg {
+            Arg::Null => query.bind(None::<String>),
+            Arg::Text(text) => query.bind(text.to_owned()),
+            Arg::Int(int) => query.bind(int),
+            Arg::Bytes(bytes) => query.bind(bytes.to_vec()),
+            Arg::Texts(texts) => query.bind(texts.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            Arg::Ints(ints) => query.bind(ints.to_vec()),
+        };
+    }
+    let rows = query.fetch_all(connection).await.map_err(|e| Error::from_sqlx(statement.name, e))?;
+    rows.iter().map(|row| texts(statement, row)).collect()
 }
 
 fn texts(statement: &'static Statement, row: &PgRow) -> Result<Row, Error> {

@@ -6,7 +6,7 @@ mod pg;
 use postrider_contract::{EventId, NewEvent, check_name, check_owner, check_subject};
 
 use crate::error::Error;
-use crate::pg::{Statement, Tx, Witness, Wrote};
+use crate::pg::{Pooler, Statement, Tx, Witness, Wrote};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -36,7 +36,9 @@ pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 ///
 /// An error before the commit needs no question: a transaction whose commit was not sent is rolled back.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Recorder(());
+pub struct Recorder {
+    pooler: Pooler,
+}
 
 /// What was recorded, provided that the transaction commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,14 @@ pub enum Resolution {
 impl Recorder {
     /// A recorder. It holds nothing: whoever has a transaction may record.
     pub fn new() -> Self {
-        Self(())
+        Self::default()
+    }
+
+    /// The same for transactions that go through a pooler. [`Bus::recorder`](crate::Bus::recorder) knows it from the settings.
+    #[must_use]
+    pub fn behind(mut self, pooler: Pooler) -> Self {
+        self.pooler = pooler;
+        self
     }
 
     /// Records one event.
@@ -80,14 +89,14 @@ impl Recorder {
         check_name("type", &event.r#type)?;
         check_subject(&event.subject)?;
         check_owner(&event.owner)?;
-        pg::record(tx, event).await
+        pg::record(tx, self.pooler, event).await
     }
 
     /// What became of a transaction whose commit was not answered, by a [`Recorded`] or an [`Enqueued`](crate::Enqueued) of it.
-    /// `tx` is another connection, outside a transaction or in one of READ COMMITTED.
+    /// `tx` is another connection, outside a transaction or in one of READ COMMITTED; behind a pooler, in one.
     ///
     /// Ask with something that did not stand in a savepoint that was rolled back: of that, nothing is there in any case.
     pub async fn resolve(&self, tx: &mut dyn Tx, witness: impl Into<Witness>) -> Result<Resolution, Error> {
-        pg::resolve(tx, &witness.into()).await
+        pg::resolve(tx, self.pooler, &witness.into()).await
     }
 }

@@ -2,14 +2,14 @@ use postrider_contract::NewEvent;
 
 use super::{Recorded, Resolution};
 use crate::error::Error;
-use crate::pg::{Arg, Statement, Tx, Witness, Wrote};
+use crate::pg::{Arg, Pooler, Statement, Tx, Witness, Wrote, run};
 
 const RECORD: Statement = crate::statement!("sql/record.sql");
 const RESOLVE: Statement = crate::statement!("sql/resolve.sql");
 
 pub(super) const STATEMENTS: &[&Statement] = &[&RECORD, &RESOLVE];
 
-pub(super) async fn record(tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded, Error> {
+pub(super) async fn record(tx: &mut dyn Tx, pooler: Pooler, event: &NewEvent) -> Result<Recorded, Error> {
     let occurred_at = event.occurred_at.map(|at| at.to_string());
     let cause = event.cause.map(|id| id.to_string());
     let args = [
@@ -21,7 +21,7 @@ pub(super) async fn record(tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded
         cause.as_deref().map_or(Arg::Null, Arg::Text),
         event.idempotency_key.as_deref().map_or(Arg::Null, Arg::Text),
     ];
-    let rows = tx.run(&RECORD, &args).await?;
+    let rows = run(tx, pooler, &RECORD, &args).await?;
     let wrong = |column, expected| Error::Row { statement: RECORD.name, column, expected };
     let row = rows.first().ok_or(wrong(0, "one row"))?;
     Ok(Recorded {
@@ -30,7 +30,7 @@ pub(super) async fn record(tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded
     })
 }
 
-pub(super) async fn resolve(tx: &mut dyn Tx, witness: &Witness) -> Result<Resolution, Error> {
+pub(super) async fn resolve(tx: &mut dyn Tx, pooler: Pooler, witness: &Witness) -> Result<Resolution, Error> {
     let xid = witness.xid.to_string();
     let (event, job) = match &witness.wrote {
         Wrote::Event(id) => (Some(id.to_string()), None),
@@ -39,7 +39,7 @@ pub(super) async fn resolve(tx: &mut dyn Tx, witness: &Witness) -> Result<Resolu
     };
     let (job, told_at) = job.as_ref().map_or((Arg::Null, Arg::Null), |(id, at)| (Arg::Text(id), Arg::Text(at)));
     let args = [Arg::Text(&xid), event.as_deref().map_or(Arg::Null, Arg::Text), job, told_at];
-    let rows = tx.run(&RESOLVE, &args).await?;
+    let rows = run(tx, pooler, &RESOLVE, &args).await?;
     Ok(match rows.first().and_then(|row| row.opt(0)) {
         Some("committed") => Resolution::Committed,
         Some("aborted") => Resolution::Aborted,

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use postrider_contract::{Event, EventId, Payload, Timestamp};
 use serde::Deserialize;
-use sqlx::{Connection, PgConnection, Row as _};
+use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use super::{Pass, pg};
 use crate::error::Error;
-use crate::pg::Statement;
+use crate::pg::{Statement, begin};
 use crate::port::{Jobs, NewJob, Source};
 
 pub(super) const RELAY_ELSEWHERE: Statement = crate::statement!("sql/relay_elsewhere.sql");
@@ -47,8 +47,8 @@ struct Match {
 /// One pass whose jobs another engine makes, in the transaction of the cut: either both are there or neither is.
 pub(super) async fn relay(connection: &mut PgConnection, jobs: &Arc<dyn Jobs>, most: i32) -> Result<Pass, Error> {
     let failed = |e| Error::from_sqlx(RELAY_ELSEWHERE.name, e);
-    let mut tx = connection.begin().await.map_err(failed)?;
-    let row = RELAY_ELSEWHERE.query().bind(most).fetch_one(&mut *tx).await.map_err(failed)?;
+    let mut tx = begin(connection).await.map_err(failed)?;
+    let row = RELAY_ELSEWHERE.query_on(&tx).bind(most).fetch_one(&mut *tx).await.map_err(failed)?;
     let pass = pg::pass(&row).map_err(failed)?;
     if let Some(text) = row.try_get::<Option<String>, _>(5).map_err(failed)? {
         let made = made(&text)?;

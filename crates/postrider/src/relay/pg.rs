@@ -3,7 +3,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::Pass;
 use crate::error::Error;
-use crate::pg::Statement;
+use crate::pg::{Statement, fetch};
 
 pub(super) const RELAY: Statement = crate::statement!("sql/relay.sql");
 
@@ -11,8 +11,10 @@ pub(super) const STATEMENTS: &[&Statement] = &[&RELAY, &super::elsewhere::RELAY_
 
 pub(super) async fn relay(connection: &mut PgConnection, most: i32) -> Result<Pass, Error> {
     let failed = |e| Error::from_sqlx(RELAY.name, e);
-    let row = RELAY.query().bind(most).fetch_one(connection).await.map_err(failed)?;
-    pass(&row).map_err(failed)
+    let query = RELAY.query_on(connection).bind(most);
+    let rows = fetch(connection, &RELAY, query).await?;
+    let row = rows.first().ok_or(Error::Row { statement: RELAY.name, column: 0, expected: "one row" })?;
+    pass(row).map_err(failed)
 }
 
 pub(super) fn pass(row: &PgRow) -> Result<Pass, sqlx::Error> {

@@ -59,7 +59,7 @@ pub(crate) async fn run(
                 if pass.busy {
                     decide::Next::After(BUSY_PAUSE)
                 } else {
-                    decide::next(pass, quiet, wake.listening.load(Ordering::Relaxed))
+                    decide::next(pass, quiet, wake.listens(), wake.poll)
                 }
             }
             Err(failure) => {

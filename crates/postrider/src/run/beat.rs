@@ -73,16 +73,19 @@ impl Beater {
             let started = self.clock.monotonic();
             self.due.take();
             let report = self.report(std::mem::take(&mut dead));
-            let worker = self.worker;
+            let (worker, ask) = (self.worker, self.wake.ear.asks());
             let answer = link
                 .run(&pg::TICK, |mut connection| async {
-                    let answer = pg::tick(&mut connection, worker, &report).await;
+                    let answer = pg::tick(&mut connection, worker, &report, ask).await;
                     (connection, answer)
                 })
                 .await;
             let mut pause = self.settings.beat;
             match answer {
-                Ok(answer) => {
+                Ok((answer, said)) => {
+                    if said {
+                        self.wake.ear.said();
+                    }
                     let others: Vec<(Uuid, i64)> = answer.others.iter().map(|o| (o.worker, o.beat)).collect();
                     dead = watch.observe(&others, self.clock.monotonic());
                     if answer.event_number != event_number {

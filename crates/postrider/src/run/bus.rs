@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 
 use super::figures::{Counters, Figures};
 use super::native::CAPABILITIES;
@@ -14,6 +15,7 @@ use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
 use crate::job::Known;
+use crate::pg::{Pooler, keeps};
 use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
 use crate::record::Recorder;
 
@@ -24,6 +26,7 @@ pub struct Bus {
     pub(super) registry: Arc<Registry>,
     pub(super) concurrency: BTreeMap<String, usize>,
     pub(super) settings: Settings,
+    pub(super) direct: Option<PgConnectOptions>,
     pub(super) clock: Clock,
     pub(super) dice: Dice,
     pub(super) counters: Arc<Counters>,
@@ -48,6 +51,7 @@ pub(crate) struct Parts {
     pub(crate) kinds: Known,
     pub(crate) concurrency: BTreeMap<String, usize>,
     pub(crate) settings: Settings,
+    pub(crate) direct: Option<PgConnectOptions>,
     pub(crate) clock: Clock,
     pub(crate) dice: Dice,
     pub(crate) engine: Option<Arc<dyn Jobs>>,
@@ -62,13 +66,14 @@ impl Bus {
 
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            jobs: Arc::new(PgJobs::new(parts.pool.clone()).knowing(parts.kinds)),
+            jobs: Arc::new(PgJobs::new(parts.pool.clone()).behind(parts.settings.pooler).knowing(parts.kinds)),
             running: Mutex::default(),
             pool: parts.pool,
             app: parts.app,
             registry: Arc::new(parts.registry),
             concurrency: parts.concurrency,
             settings: parts.settings,
+            direct: parts.direct,
             clock: parts.clock,
             dice: parts.dice,
             engine: parts.engine,
@@ -79,7 +84,8 @@ impl Bus {
 
     /// Writes events into the caller's transaction.
     pub fn recorder(&self) -> Recorder {
-        Recorder::new()
+        let keeps = self.settings.pooler == Pooler::None && keeps(&self.pool.connect_options());
+        Recorder::new().behind(if keeps { Pooler::None } else { Pooler::Transaction })
     }
 
     /// Enqueues jobs, in the caller's transaction or in one of its own.

@@ -1,6 +1,7 @@
 //! Keeps the loops alive and stops them in order. In: declarations and handlers. Out: a running worker, relay and housekeeper, and an
 //! honest answer when they stop.
 
+mod admit;
 mod beat;
 mod bus;
 mod figures;
@@ -13,8 +14,11 @@ mod watch;
 
 use std::time::Duration;
 
-use crate::pg::Statement;
+use postrider_contract::{Code, Refused};
 
+use crate::pg::{Pooler, Statement};
+
+pub(crate) use admit::admit;
 pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
@@ -22,6 +26,17 @@ pub use native::{PgInspector, PgJobs};
 pub use running::Running;
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
+
+/// How a process learns that there is work. It looks by itself all the same: a hint may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WakeUps {
+    /// By notifications, on a connection that listens.
+    #[default]
+    Listen,
+    /// By looking every [`Settings::poll_interval`], without a connection that listens.
+    Poll,
+}
 
 /// How this process takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +53,12 @@ pub struct Settings {
     pub work: bool,
     /// Whether this process makes partitions and forgets what is over. Default: yes.
     pub housekeeping: bool,
+    /// How this process learns that there is work. Default: by LISTEN.
+    pub wake_ups: WakeUps,
+    /// How often an idle claim and the relay look while no notification is heard. Default: 1 s.
+    pub poll_interval: Duration,
+    /// What stands between this process and its database. Default: nothing.
+    pub pooler: Pooler,
 }
 
 impl Default for Settings {
@@ -49,6 +70,27 @@ impl Default for Settings {
             relay: true,
             work: true,
             housekeeping: true,
+            wake_ups: WakeUps::Listen,
+            poll_interval: Duration::from_secs(1),
+            pooler: Pooler::None,
         }
+    }
+}
+
+impl Settings {
+    /// What is wrong with them; `direct`: there is a connection past a pooler.
+    pub(crate) fn check(&self, direct: bool) -> Result<(), Refused> {
+        let wrong = |field, message, remedy| Err(Refused::new(Code::Option, field, message, remedy));
+        if self.dead_after < self.beat * 3 {
+            return wrong("dead_after", "it is shorter than three beats", "use at least three times `beat`");
+        }
+        if self.poll_interval < Duration::from_millis(10) {
+            return wrong("poll_interval", "it is shorter than 10 ms", "use 10 ms or more");
+        }
+        if self.pooler == Pooler::Transaction && self.wake_ups == WakeUps::Listen && !direct {
+            let remedy = "use WakeUps::Poll, or give a direct connection with listen_on";
+            return wrong("wake_ups", "nothing is heard through a pooler in transaction mode", remedy);
+        }
+        Ok(())
     }
 }

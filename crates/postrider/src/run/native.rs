@@ -5,9 +5,9 @@ use postrider_contract::JobId;
 use sqlx::PgPool;
 
 use super::wait::Waiters;
-use crate::error::{Error, Fut};
+use crate::error::Fut;
 use crate::job::Known;
-use crate::pg::Tx;
+use crate::pg::{Pooler, Tx, borrow, keeps};
 use crate::port::{
     Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, NewJob, Page, Plan, QueueView, Step, Waited,
     incapable,
@@ -43,6 +43,7 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
 #[derive(Debug, Clone)]
 pub struct PgJobs {
     pool: PgPool,
+    pooler: Pooler,
     waiters: Arc<Waiters>,
     known: Option<Arc<Known>>,
 }
@@ -51,7 +52,15 @@ impl PgJobs {
     /// Over a pool, for calls without a transaction. It enqueues jobs of every kind that is declared in the database; the jobs of a
     /// [`Bus`](crate::Bus) are of the kinds that its application declares, which are told from others before any statement.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, waiters: Arc::default(), known: None }
+        let pooler = if keeps(&pool.connect_options()) { Pooler::None } else { Pooler::Transaction };
+        Self { pool, pooler, waiters: Arc::default(), known: None }
+    }
+
+    /// The same through a pooler. A pool whose connections keep no prepared statements is taken to have one before it, and
+    /// [`Bus::jobs`](crate::Bus::jobs) knows it from the settings.
+    #[must_use]
+    pub fn behind(self, pooler: Pooler) -> Self {
+        if pooler == Pooler::None { self } else { Self { pooler, ..self } }
     }
 
     /// The same for these kinds alone.
@@ -84,8 +93,8 @@ impl Jobs for PgJobs {
             }
             match tx {
                 _ if jobs.is_empty() => Ok(Vec::new()),
-                Some(tx) => job::enqueue(tx, jobs).await,
-                None => job::enqueue_alone(&self.pool, jobs).await,
+                Some(tx) => job::enqueue(tx, self.pooler, jobs).await,
+                None => job::enqueue_alone(&self.pool, self.pooler, jobs).await,
             }
         })
     }
@@ -95,14 +104,12 @@ impl Jobs for PgJobs {
             if let Some(tx) = tx {
                 return job::act(tx, act, ids).await;
             }
-            job::act(&mut *self.pool.acquire().await.map_err(Error::Connection)?, act, ids).await
+            job::act(&mut borrow(&self.pool).await?, act, ids).await
         })
     }
 
     fn plan<'a>(&'a self, act: Act, filter: &'a Filter) -> Fut<'a, Plan> {
-        Box::pin(
-            async move { job::plan(&mut *self.pool.acquire().await.map_err(Error::Connection)?, act, filter).await },
-        )
+        Box::pin(async move { job::plan(&mut borrow(&self.pool).await?, act, filter).await })
     }
 
     fn step<'a>(&'a self, plan: &'a Plan, after: Option<&'a JobId>) -> Fut<'a, Step> {
@@ -110,9 +117,7 @@ impl Jobs for PgJobs {
     }
 
     fn pause<'a>(&'a self, queue: &'a str, paused: bool) -> Fut<'a, ()> {
-        Box::pin(
-            async move { job::pause(&mut *self.pool.acquire().await.map_err(Error::Connection)?, queue, paused).await },
-        )
+        Box::pin(async move { job::pause(&mut borrow(&self.pool).await?, queue, paused).await })
     }
 
     fn wait<'a>(&'a self, id: &'a JobId, timeout: Duration) -> Fut<'a, Waited> {
@@ -138,8 +143,8 @@ impl Inspector for PgInspector {
         Box::pin(async move {
             // an id that is not one of this engine's is simply not found
             let Ok(key) = id.as_str().parse::<i64>() else { return Ok(None) };
-            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
-            Ok(inspect::views(&mut *connection, &[key], true).await?.pop())
+            let mut connection = borrow(&self.pool).await?;
+            Ok(inspect::views(&mut connection, &[key], true).await?.pop())
         })
     }
 
@@ -148,14 +153,14 @@ impl Inspector for PgInspector {
             let most = most.clamp(1, PAGE_MOST);
             let before = after.map_or(i64::MAX, |id| id.as_str().parse().unwrap_or(0));
             let filter = job::filter_json(filter)?;
-            let mut connection = self.pool.acquire().await.map_err(Error::Connection)?;
-            let ids = inspect::list(&mut *connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
+            let mut connection = borrow(&self.pool).await?;
+            let ids = inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
             let next = ids.last().filter(|_| ids.len() == most).map(|id| JobId::new(id.to_string()));
-            Ok(Page { jobs: inspect::views(&mut *connection, &ids, false).await?, next })
+            Ok(Page { jobs: inspect::views(&mut connection, &ids, false).await?, next })
         })
     }
 
     fn queues(&self) -> Fut<'_, Vec<QueueView>> {
-        Box::pin(async move { inspect::queues(&mut *self.pool.acquire().await.map_err(Error::Connection)?).await })
+        Box::pin(async move { inspect::queues(&mut borrow(&self.pool).await?).await })
     }
 }

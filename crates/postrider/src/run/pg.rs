@@ -1,15 +1,20 @@
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, Row as _};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres, Row as _};
 use uuid::Uuid;
 
+use super::admit::Limit;
 use crate::error::Error;
-use crate::pg::Statement;
+use crate::pg::{Statement, Tx as _, fetch};
 
 pub(super) const TICK: Statement = crate::statement!("sql/tick.sql");
 pub(super) const LEAVE: Statement = crate::statement!("sql/leave.sql");
 pub(super) const HOUSEKEEP: Statement = crate::statement!("sql/housekeep.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&TICK, &LEAVE, &HOUSEKEEP];
+const FREE: Statement = crate::statement!("sql/free.sql");
+
+pub(super) const STATEMENTS: &[&Statement] = &[&TICK, &LEAVE, &HOUSEKEEP, &FREE];
 
 /// What a beat tells.
 #[derive(Debug, Clone, Serialize)]
@@ -61,20 +66,47 @@ pub(super) struct Answer {
     pub(super) due_in_ms: Option<u64>,
 }
 
-pub(super) async fn tick(connection: &mut PgConnection, worker: Uuid, report: &Report) -> Result<Answer, Error> {
+/// One beat. `ask`: a channel on which this process wants to hear itself, with the commit of this beat.
+pub(super) async fn tick(
+    connection: &mut PgConnection,
+    worker: Uuid,
+    report: &Report,
+    ask: Option<String>,
+) -> Result<(Answer, bool), Error> {
     let wrong = Error::Row { statement: TICK.name, column: 0, expected: "the answer to a beat" };
     let Ok(report) = serde_json::to_string(report) else { return Err(wrong) };
-    let row = TICK.query().bind(worker).bind(report).fetch_one(connection).await;
-    let text: String = row.and_then(|row| row.try_get(0)).map_err(|e| Error::from_sqlx(TICK.name, e))?;
-    serde_json::from_str(&text).map_err(|_| wrong)
+    let failed = |e| Error::from_sqlx(TICK.name, e);
+    let query = TICK.query_on(connection).bind(worker).bind(report).bind(ask);
+    let row = one(connection, &TICK, query).await?;
+    let (text, said): (String, Option<String>) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+    Ok((serde_json::from_str(&text).map_err(|_| wrong)?, said.is_some()))
 }
 
 pub(super) async fn leave(connection: &mut PgConnection, worker: Uuid) -> Result<(), Error> {
-    LEAVE.query().bind(worker).execute(connection).await.map_err(|e| Error::from_sqlx(LEAVE.name, e))?;
-    Ok(())
+    let query = LEAVE.query_on(connection).bind(worker);
+    one(connection, &LEAVE, query).await.map(drop)
 }
 
 pub(super) async fn housekeep(connection: &mut PgConnection) -> Result<String, Error> {
-    let row = HOUSEKEEP.query().fetch_one(connection).await;
-    row.and_then(|row| row.try_get(0)).map_err(|e| Error::from_sqlx(HOUSEKEEP.name, e))
+    let query = HOUSEKEEP.query_on(connection);
+    one(connection, &HOUSEKEEP, query).await?.try_get(0).map_err(|e| Error::from_sqlx(HOUSEKEEP.name, e))
+}
+
+async fn one(
+    connection: &mut PgConnection,
+    statement: &'static Statement,
+    query: Query<'static, Postgres, PgArguments>,
+) -> Result<PgRow, Error> {
+    let rows = fetch(connection, statement, query).await?;
+    rows.into_iter().next().ok_or(Error::Row { statement: statement.name, column: 0, expected: "one row" })
+}
+
+/// The limits of connections, and how many others are open.
+pub(super) async fn limits(connection: &mut PgConnection) -> Result<Vec<Limit>, Error> {
+    let rows = connection.run(&FREE, &[]).await?;
+    let row = rows.first().ok_or(Error::Row { statement: FREE.name, column: 0, expected: "one row" })?;
+    let limit = |of, most, reserved, in_use| {
+        Ok::<_, Error>(Limit { of, most: row.int(most)?, reserved, in_use: row.int(in_use)? })
+    };
+    Ok(vec![limit("server", 0, row.int(1)?, 2)?, limit("role", 3, 0, 4)?, limit("database", 5, 0, 6)?])
 }

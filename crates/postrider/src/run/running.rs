@@ -13,12 +13,12 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::beat::{Beater, Due};
-use super::{Bus, housekeep};
+use super::{Bus, WakeUps, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
 use crate::handle::{Dispatcher, Handled, QueueHook, Running as Attempts, Spawn, Told};
 use crate::job::{self, Claimant, Claimer, Claims, Holdings};
-use crate::pg::{Doubts, Link, Wake, listen};
+use crate::pg::{Ear, Link, Reach, Wake, listen};
 use crate::port::Stopped;
 use crate::relay;
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Running {
 impl Running {
     pub(super) fn start(bus: &Bus) -> Result<Self, Error> {
         let options = bus.pool.connect_options();
-        let doubts = Doubts::default();
+        let reach = Reach::new(&options, bus.settings.pooler);
         let tokens: [CancellationToken; 4] = Default::default();
         let [intake, cut, last, beat] = tokens.clone();
         let (loops, attempts, completion) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
@@ -78,19 +78,21 @@ impl Running {
         });
         let queues = if bus.settings.work { bus.registry.queues() } else { std::collections::BTreeMap::new() };
         let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
-        let wake = Arc::new(Wake { jobs: wake_queue.values().cloned().collect(), ..Wake::default() });
+        let wake = wake(bus, worker, &wake_queue);
         let due = Arc::new(Due::default());
 
         let flush = flush(bus, worker, &holdings, &due);
-        completion.spawn(complete::run(flush, Link::new(&options, "finish", &doubts), receiver, last.clone()));
-        loops.spawn(listen((*options).clone(), Arc::clone(&wake), intake.clone()));
+        completion.spawn(complete::run(flush, Link::new(&reach, "finish"), receiver, last.clone()));
+        if bus.settings.wake_ups == WakeUps::Listen {
+            loops.spawn(listen(bus.direct.as_ref().unwrap_or(&options).clone(), Arc::clone(&wake), intake.clone()));
+        }
         if bus.settings.relay {
-            let link = Link::new(&options, "relay", &doubts);
+            let link = Link::new(&reach, "relay");
             let (counters, engine) = (Arc::clone(&bus.counters.relay), bus.engine.clone());
             loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
         if bus.settings.housekeeping {
-            loops.spawn(housekeep::run(Link::new(&options, "housekeeping", &doubts), intake.clone()));
+            loops.spawn(housekeep::run(Link::new(&reach, "housekeeping"), intake.clone()));
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
@@ -104,7 +106,7 @@ impl Running {
                 claimed: Arc::clone(&bus.counters.claimed),
             };
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
-            loops.spawn(job::run(claimer, Link::new(&options, "claim", &doubts), sink, intake.clone()));
+            loops.spawn(job::run(claimer, Link::new(&reach, "claim"), sink, intake.clone()));
         }
         let beater = Beater {
             worker,
@@ -121,7 +123,7 @@ impl Running {
             clock: bus.clock.clone(),
         };
         // one that gets no answer must be given up early enough to beat again before anybody takes this worker for dead
-        let link = Link::new(&options, "beat", &doubts).within(bus.settings.dead_after / 3);
+        let link = Link::new(&reach, "beat").within(bus.settings.dead_after / 3);
         let beater = Some(beat_on_its_own_thread(beater, link, beat.clone())?);
         let guards = tokens.map(CancellationToken::drop_guard);
         Ok(Self { worker, intake, cut, last, beat, loops, attempts, completion, dispatcher, beater, _guards: guards })
@@ -170,6 +172,11 @@ impl Running {
         }
         if abandoned == 0 { Stopped::Drained } else { Stopped::Abandoned(abandoned) }
     }
+}
+
+fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<Wake> {
+    let ear = Ear::new(format!("postrider_{}", worker.simple()));
+    Arc::new(Wake::new(queues.values().cloned().collect(), bus.settings.poll_interval, ear))
 }
 
 /// Attempts run until they end, or until the process cuts them.

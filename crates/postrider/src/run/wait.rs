@@ -8,12 +8,15 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::Error;
-use crate::port::Waited;
+use crate::pg::borrow;
+use crate::port::{JobView, Waited};
 use crate::{inspect, job};
 
 /// The first look comes after this long, later ones after twice as long, up to the last.
 const FIRST: Duration = Duration::from_millis(10);
 const LAST: Duration = Duration::from_millis(250);
+/// A look may take so long, whatever the limit of the wait: what has ended already is answered also to those who would not wait at all.
+const LOOK: Duration = Duration::from_secs(1);
 /// Waits at a time in a process.
 const WAITS_MOST: usize = 64;
 
@@ -56,19 +59,8 @@ impl Waiters {
         loop {
             // before the look: what ends after it wakes
             let ended = guard.ended.notified();
-            if let Ok(turn) = self.looking.try_lock() {
-                let asked = self.with(|waiting| waiting.keys().copied().collect::<Vec<_>>());
-                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-                let over = job::ended(&mut *connection, &asked).await?;
-                self.with(|waiting| {
-                    over.iter().filter_map(|key| waiting.get(key)).for_each(|w| w.ended.notify_waiters());
-                });
-                drop(turn);
-                if over.contains(&key)
-                    && let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
-                {
-                    return Ok(Waited::Ended(Box::new(view)));
-                }
+            if let Some(view) = in_time(until, self.look(pool, key)).await? {
+                return Ok(Waited::Ended(view));
             }
             if Instant::now() >= until {
                 return Ok(Waited::TimedOut(id.clone()));
@@ -81,16 +73,38 @@ impl Waiters {
             };
             if timeout_at(until, looked).await.unwrap_or(false) {
                 pause = Duration::ZERO;
-                let mut connection = pool.acquire().await.map_err(Error::Connection)?;
-                if let Some(view) = inspect::views(&mut *connection, &[key], true).await?.pop()
-                    && view.state.is_terminal()
-                {
-                    return Ok(Waited::Ended(Box::new(view)));
+                if let Some(view) = in_time(until, view(pool, key)).await? {
+                    return Ok(Waited::Ended(view));
                 }
             }
             pause = (pause * 2).clamp(FIRST, LAST);
         }
     }
+}
+
+impl Waiters {
+    /// Looks for everybody, unless somebody else does; answers with the job that is asked for if it has ended.
+    async fn look(&self, pool: &PgPool, key: i64) -> Result<Option<Box<JobView>>, Error> {
+        let Ok(_turn) = self.looking.try_lock() else { return Ok(None) };
+        let asked = self.with(|waiting| waiting.keys().copied().collect::<Vec<_>>());
+        let over = job::ended(&mut borrow(pool).await?, &asked).await?;
+        self.with(|waiting| {
+            over.iter().filter_map(|key| waiting.get(key)).for_each(|w| w.ended.notify_waiters());
+        });
+        if over.contains(&key) { view(pool, key).await } else { Ok(None) }
+    }
+}
+
+/// A job, if it has ended.
+async fn view(pool: &PgPool, key: i64) -> Result<Option<Box<JobView>>, Error> {
+    let mut connection = borrow(pool).await?;
+    let view = inspect::views(&mut connection, &[key], true).await?.pop();
+    Ok(view.filter(|view| view.state.is_terminal()).map(Box::new))
+}
+
+/// What a look found; nothing if it takes longer than one may.
+async fn in_time<T>(until: Instant, look: impl Future<Output = Result<Option<T>, Error>>) -> Result<Option<T>, Error> {
+    timeout_at(until.max(Instant::now() + LOOK), look).await.unwrap_or(Ok(None))
 }
 
 /// One that waits; dropped, it waits no more.

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use postrider::migrate::{self, Component};
-use postrider::{Bus, Settings, Stopped};
+use postrider::{Bus, Pooler, Settings, Stopped, WakeUps};
+use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,10 @@ pub(super) fn run(config: &Config) -> Result<(), Ending> {
         let remedy = "give the key that the secrets in this database are sealed with, or leave work out of roles";
         return Err(Problem::new("seal_key", "the role work delivers webhooks and needs it", remedy).into());
     }
+    if config.pooler == Pooler::Transaction && config.wake_ups == WakeUps::Listen && config.direct_url.is_none() {
+        let remedy = "name the database past the pooler in direct_url, or set wake_ups to poll";
+        return Err(Problem::new("wake_ups", "nothing is heard through a pooler in transaction mode", remedy).into());
+    }
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let pool = connect::pool(config, "serve")?;
@@ -41,7 +46,7 @@ async fn serve(config: &Config, pool: sqlx::PgPool, mut signals: Signals) -> any
     let address = page.local_addr()?;
     let bus = bus(config, &pool).await?;
     let running = bus.start().context("the bus does not start")?;
-    let site = Arc::new(Site::new(&pool, connect::place(&pool), None)?);
+    let site = Arc::new(Site::new((&pool, config.pooler), connect::place(&pool), None)?);
     let mut serving = Tasks::new(CancellationToken::new());
     serving.start("the page", |stop| http::serve(page, site, stop));
     tell(format_args!("Page    http://{address}/"));
@@ -75,9 +80,15 @@ async fn bus(config: &Config, pool: &sqlx::PgPool) -> anyhow::Result<Bus> {
         relay: has(Role::Relay),
         work: has(Role::Work),
         housekeeping: has(Role::Housekeeping),
+        wake_ups: config.wake_ups,
+        poll_interval: config.poll_interval,
+        pooler: config.pooler,
         ..Settings::default()
     };
     let mut builder = Bus::builder(pool.clone()).app("postrider-server").settings(settings);
+    if let Some(direct) = &config.direct_url {
+        builder = builder.listen_on(connect::options_of(direct.expose_secret())?);
+    }
     if let Some(keys) = config.seal_key.as_ref().filter(|_| has(Role::Work)) {
         let webhooks = Webhooks::new(pool, keys, &config.allow_cidrs)?;
         builder = builder.kinds([webhooks.kind()]).concurrency(QUEUE, config.webhook_concurrency);

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use postrider::{Pooler, WakeUps};
 use secrecy::SecretString;
 
 /// What a process does.
@@ -40,6 +41,14 @@ pub struct Config {
     pub database_url_is_a_fallback: bool,
     /// The most connections of the bus's pool. Default: 10.
     pub database_connections: u32,
+    /// What stands before the database. Default: nothing.
+    pub pooler: Pooler,
+    /// The database past a pooler, if that was said.
+    pub direct_url: Option<SecretString>,
+    /// How the process learns that there is work. Default: by LISTEN.
+    pub wake_ups: WakeUps,
+    /// How often it looks while it hears nothing. Default: 1 s.
+    pub poll_interval: Duration,
     /// Where HTTP is served. Default: 127.0.0.1:7117.
     pub listen: SocketAddr,
     /// What this process does. Default: everything.
@@ -79,6 +88,10 @@ impl Config {
             database_url_is_a_fallback: read.is_fallback("database_url"),
             database_url: read.optional("database_url", value::database_url),
             database_connections: read.required("database_connections", value::whole(2..=1000))?,
+            pooler: read.required("pooler", value::pooler)?,
+            direct_url: read.optional("direct_url", value::database_url),
+            wake_ups: read.required("wake_ups", value::wake_ups)?,
+            poll_interval: Duration::from_millis(read.required("poll_interval", value::whole(10..=3_600_000))?),
             listen: read.required("listen", value::address)?,
             roles: read.required("roles", value::roles)?,
             queue_concurrency: read.required("queue_concurrency", value::whole(1..=10_000))?,

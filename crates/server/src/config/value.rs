@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use postrider::{Pooler, WakeUps};
 use secrecy::SecretString;
 use sqlx::postgres::PgConnectOptions;
 
@@ -71,6 +72,22 @@ pub(super) fn database_url(text: &str) -> Result<SecretString, Wrong> {
     match PgConnectOptions::from_str(text) {
         Ok(_) => Ok(SecretString::from(text.to_owned())),
         Err(_) => wrong("it is not a URL of a Postgres database", remedy),
+    }
+}
+
+pub(super) fn pooler(text: &str) -> Result<Pooler, Wrong> {
+    match text {
+        "none" => Ok(Pooler::None),
+        "transaction" => Ok(Pooler::Transaction),
+        _ => wrong("it is not a mode of a pooler", "write none or transaction"),
+    }
+}
+
+pub(super) fn wake_ups(text: &str) -> Result<WakeUps, Wrong> {
+    match text {
+        "listen" => Ok(WakeUps::Listen),
+        "poll" => Ok(WakeUps::Poll),
+        _ => wrong("it is not a way to wake up", "write listen or poll"),
     }
 }
 

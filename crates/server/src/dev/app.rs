@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use ipnet::IpNet;
 use postrider::migrate::{self, Component};
-use postrider::{Bus, EventTypeSpec, Running, Subscription};
+use postrider::{Bus, EventTypeSpec, Pooler, Running, Subscription};
 use postrider_webhook::{NewEndpoint, TYPES_MAX};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
@@ -72,7 +72,7 @@ impl App {
 
         point(&webhooks, &sink, receiver.local_addr()?, &patterns(&lines)).await?;
         let running = bus.start().context("the bus does not start")?;
-        let site = Arc::new(Site::new(&pool, database, Some(Arc::clone(&figures)))?);
+        let site = Arc::new(Site::new((&pool, Pooler::None), database, Some(Arc::clone(&figures)))?);
         let page_address = page.local_addr()?;
         let mut serving = Tasks::new(CancellationToken::new());
         serving.start("the receiver", |stop| sink.serve(receiver, stop));

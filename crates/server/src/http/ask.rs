@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use postrider::inspect::{self, COUNT_MOST, Overview};
 use postrider::migrate::{self, Component};
-use postrider::{Error, Statement, Timestamp, Tx as _, statement};
+use postrider::{Error, Pooler, Statement, Timestamp, Tx as _, statement};
 use postrider_webhook::{Attempt, Endpoints};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -35,10 +35,18 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site on the same database as `pool`; `database` says which that is, for a person.
-    pub fn new(pool: &PgPool, database: String, seen: Option<Arc<Figures>>) -> anyhow::Result<Self> {
-        let options = (*pool.connect_options()).clone();
-        let options = options.application_name("postrider page").options([("statement_timeout", STATEMENT_MAX_MS)]);
+    /// A site on the same database as `pool`, which may have a pooler before it; `database` says which that is, for a person.
+    pub fn new(
+        (pool, pooler): (&PgPool, Pooler),
+        database: String,
+        seen: Option<Arc<Figures>>,
+    ) -> anyhow::Result<Self> {
+        let options = (*pool.connect_options()).clone().application_name("postrider page");
+        // a pooler refuses a connection that asks for a setting of its session
+        let options = match pooler {
+            Pooler::None => options.options([("statement_timeout", STATEMENT_MAX_MS)]),
+            _ => options,
+        };
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(Duration::from_secs(2));
         let pool = pool.connect_lazy_with(options);
         Ok(Self { endpoints: outward::reader(pool.clone())?, pool, database, seen, ready: Mutex::new(None) })
@@ -84,7 +92,7 @@ impl Site {
     }
 
     async fn ask_ready(&self) -> anyhow::Result<()> {
-        let rows = self.pool.acquire().await?.run(&STANDBY, &[]).await?;
+        let rows = postrider::borrow(&self.pool).await?.run(&STANDBY, &[]).await?;
         if rows.first().context("no answer")?.text(0)? != "false" {
             bail!("the database is a standby, which only reads");
         }

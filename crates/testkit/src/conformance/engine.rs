@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Runtime, Settings};
+use postrider::{Bus, Clock, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Runtime, Settings};
 use sqlx::{AssertSqlSafe, PgPool};
 
+use super::crew::Perils;
 use crate::TestDb;
 
 /// Makes fresh engines.
@@ -42,6 +43,9 @@ pub trait Stage: Send + Sync {
 
     /// How many waiting jobs that are not due the engine has looked at so far.
     fn looked_ahead(&self) -> BoxFuture<'_, u64>;
+
+    /// What may befall its processes.
+    fn perils(&self) -> &dyn Perils;
 }
 
 /// What a process declares and handles.
@@ -57,6 +61,8 @@ pub struct App {
     pub concurrency: Vec<(String, usize)>,
     /// The dice of its retries.
     pub dice: Dice,
+    /// Its clock.
+    pub clock: Clock,
 }
 
 impl App {
@@ -71,6 +77,7 @@ impl App {
             settings,
             concurrency: Vec::new(),
             dice: Dice::loaded(|| 0.0),
+            clock: Clock::system(),
         }
     }
 
@@ -131,9 +138,9 @@ impl Engine for Native {
     }
 }
 
-struct NativeStage {
-    db: TestDb,
-    tune: fn(&mut Settings),
+pub(super) struct NativeStage {
+    pub(super) db: TestDb,
+    pub(super) tune: fn(&mut Settings),
 }
 
 impl Stage for NativeStage {
@@ -141,19 +148,12 @@ impl Stage for NativeStage {
         self.db.pool()
     }
 
-    fn process(&self, mut app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
-        Box::pin(async move {
-            (self.tune)(&mut app.settings);
-            let mut builder = Bus::builder(self.db.pool().clone())
-                .kinds(app.kinds)
-                .types(app.types)
-                .settings(app.settings)
-                .dice(app.dice);
-            for (queue, jobs) in app.concurrency {
-                builder = builder.concurrency(queue, jobs);
-            }
-            Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
-        })
+    fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
+        Box::pin(built(self.db.pool().clone(), app, self.tune))
+    }
+
+    fn perils(&self) -> &dyn Perils {
+        self
     }
 
     fn sql(&self) -> Option<&PgPool> {
@@ -200,4 +200,15 @@ impl Stage for NativeStage {
 
 async fn run(pool: &PgPool, sql: String) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A process of the native engine over a pool.
+pub(super) async fn built(pool: PgPool, mut app: App, tune: fn(&mut Settings)) -> Result<Arc<dyn Runtime>, Error> {
+    tune(&mut app.settings);
+    let mut builder =
+        Bus::builder(pool).kinds(app.kinds).types(app.types).settings(app.settings).dice(app.dice).clock(app.clock);
+    for (queue, jobs) in app.concurrency {
+        builder = builder.concurrency(queue, jobs);
+    }
+    Ok(Arc::new(builder.build().await?) as Arc<dyn Runtime>)
 }

@@ -18,6 +18,11 @@ pub mod enqueue;
 pub mod unique;
 pub mod claim;
 pub mod attempt;
+pub mod crew;
+pub mod lease;
+pub mod act;
+pub mod lifecycle;
+pub mod wait;
 pub mod relay;
 pub mod wrong;
 
@@ -46,6 +51,10 @@ macro_rules! conformance {
         $crate::conformance_unique!($engine);
         $crate::conformance_claim!($engine);
         $crate::conformance_attempt!($engine);
+        $crate::conformance_lease!($engine);
+        $crate::conformance_act!($engine);
+        $crate::conformance_lifecycle!($engine);
+        $crate::conformance_wait!($engine);
         $crate::conformance_relay!($engine);
     };
 }

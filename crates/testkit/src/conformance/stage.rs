@@ -81,7 +81,7 @@ impl Scene {
     /// Enqueues one job outside of a transaction.
     pub async fn enqueue(&self, job: NewJob) -> JobId {
         let enqueued = self.jobs().enqueue(None, &[job]).await;
-        let enqueued = enqueued.unwrap_or_else(|error| panic!("cannot enqueue: {error}"));
+        let enqueued = enqueued.unwrap_or_else(|error| panic!("cannot enqueue: {error:?}"));
         enqueued.first().map_or_else(|| panic!("no answer for one job"), |made| made.id.clone())
     }
 

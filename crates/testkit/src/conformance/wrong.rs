@@ -12,6 +12,7 @@ use postrider::{
 };
 use sqlx::PgPool;
 
+use super::crew::Perils;
 use super::{App, Engine, Native, Stage};
 
 /// A wrong engine.
@@ -88,7 +89,7 @@ pub const WRONG: &[Wrong] = &[
         how: How::Decorated(Fault::Roomy),
         among: "k",
         maybe: &["k2_", "k7_"],
-        red: &["k4_"],
+        red: &["k4_", "k6_"],
     },
     Wrong {
         says: "tells no args apart",
@@ -148,8 +149,8 @@ pub const WRONG: &[Wrong] = &[
         says: "tries again at once",
         how: How::Altered("finish", "greatest(coalesce(v.delay_ms, 0), 0)", "case v.outcome when 2 then 0 else v.delay_ms end"),
         among: "a",
-        maybe: &["a6_"],
-        red: &["a1_", "a7_", "a9_", "a10_"],
+        maybe: &["a1_", "a6_"],
+        red: &["a7_", "a9_", "a10_"],
     },
     Wrong {
         says: "loses errors",
@@ -228,6 +229,10 @@ impl Stage for FaultyStage {
 
     fn looked_ahead(&self) -> BoxFuture<'_, u64> {
         self.inner.looked_ahead()
+    }
+
+    fn perils(&self) -> &dyn Perils {
+        self.inner.perils()
     }
 }
 

@@ -9,6 +9,7 @@ const INVARIANTS: &str = include_str!("sql/invariants.sql");
 const DRAIN: &str = include_str!("sql/drain.sql");
 const DRAINED: &str = include_str!("sql/drained.sql");
 const PICTURE: &str = include_str!("sql/picture.sql");
+const REVIVED: &str = include_str!("sql/revived.sql");
 const RELAY: &str = "select case when more then 'more' else why end from postrider.relay(1000)";
 
 /// What one step did in one order.
@@ -111,6 +112,7 @@ impl Judge {
     pub(crate) async fn open(url: &str) -> anyhow::Result<Self> {
         let mut connection = PgConnection::connect(url).await.context("no connection for the judge")?;
         connection.execute(sqlx::raw_sql("set synchronous_commit = off; set jit = off")).await?;
+        connection.execute(sqlx::raw_sql(REVIVED)).await?;
         connection.execute(sqlx::raw_sql(DRAIN)).await?;
         Ok(Self(connection))
     }

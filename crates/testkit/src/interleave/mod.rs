@@ -9,6 +9,7 @@
 
 mod spec; // what is run, and what is expected of it
 mod verbs; // the steps, one statement each
+mod acts; // and more of them
 mod order; // all the orders
 mod session; // a connection that may wait for another one
 mod stage; // what there is before each order
@@ -17,6 +18,7 @@ mod judge; // and what is to be said about it
 mod report;
 mod engine; // a wrong engine, to see that it is found
 
+pub use acts::{cancel, delete, enqueue_unique, enqueue_unique_many, part, pause_queue, retry};
 pub use engine::{pause, rewrite};
 pub(crate) use judge::Judge;
 pub use report::Report;

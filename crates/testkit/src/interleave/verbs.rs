@@ -29,6 +29,11 @@ pub(super) enum Act {
         settled: i64,
         dead: Vec<(String, i64)>,
     },
+    /// The slot of the worker remembers the new lease.
+    Part {
+        worker: String,
+        name: String,
+    },
     /// A commit in some orders and a rollback in others.
     End,
 }
@@ -87,6 +92,11 @@ impl Act {
         match self {
             Self::Sql(sql) => sql.clone(),
             Self::End => "commit".to_owned(),
+            Self::Part { worker: who, name } => {
+                let held = memory.held.get(who).into_iter().flatten().find(|(_, _, held)| held == name);
+                let (lease, id) = held.map_or(("0", "0"), |(lease, id, _)| (lease.as_str(), id.as_str()));
+                format!("select postrider.part('{}', {lease}, {id}, 1)::text", worker(who))
+            }
             Self::Claim { worker: who, most, .. } => format!(
                 "select lease::text, id::text, coalesce(args ->> 'n', event_subject || '@' || (
                             select s.name from postrider.subscription s where s.id = subscription)), attempt::text
@@ -158,6 +168,14 @@ impl Act {
                     words.push(format!("{name}/{attempt}"));
                     memory.names.insert(id.clone(), name.clone());
                     kept.push((lease, id, name));
+                }
+                Self::Part { worker, name } => {
+                    let own = next();
+                    words.push(if own.is_empty() { "lost" } else { "parted" }.to_owned());
+                    let held = memory.held.get_mut(worker).into_iter().flatten().find(|(_, _, held)| held == name);
+                    if let Some((lease, _, _)) = held.filter(|_| !own.is_empty()) {
+                        *lease = own;
+                    }
                 }
                 Self::Finish { .. } => {
                     let id = next();

@@ -28,7 +28,7 @@ pub(super) async fn run(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
             }
             let name = format!("p{n}/{transaction}/{item}");
             // two keys in one transaction, and two transactions with the same two, is a deadlock of the caller's own making
-            let (e, j) = put(&mut link, &mut dice, &name, item == 0).await?;
+            let (e, j) = put(&sky, (&mut link, &mut dice), &name, item == 0).await?;
             if undone {
                 link.ask("rollback to savepoint s").await?;
                 sky.count("undone", 1);
@@ -51,9 +51,20 @@ pub(super) async fn run(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
 }
 
 /// Puts something; answers with how many events and jobs.
-async fn put(link: &mut Link, dice: &mut StdRng, name: &str, may_have_key: bool) -> anyhow::Result<(i64, i64)> {
+async fn put(
+    sky: &Sky,
+    (link, dice): (&mut Link, &mut StdRng),
+    name: &str,
+    may_have_key: bool,
+) -> anyhow::Result<(i64, i64)> {
     let kind = ["t.a", "t.b", "t.rare"].get(dice.random_range(0..3)).copied().unwrap_or_default();
     let kind_of_event = if dice.random_bool(0.5) { "order.made" } else { "order.paid" };
+    if may_have_key && dice.random_bool(0.3) {
+        // they are counted by nobody, since they may be removed
+        let made = link.ask(&alike(dice)).await?.len();
+        sky.count("alike", made as u64);
+        return Ok((0, 0));
+    }
     let (answer, sql) = match dice.random_range(0..10) {
         0 if may_have_key => {
             let key = dice.random_range(0..200);
@@ -93,4 +104,18 @@ async fn put(link: &mut Link, dice: &mut StdRng, name: &str, may_have_key: bool)
     };
     link.ask(&sql).await?;
     Ok(answer)
+}
+
+/// Some jobs that may be one with others, in one call.
+fn alike(dice: &mut StdRng) -> String {
+    let modes = ["while_waiting", "until_done", "one_running_one_waiting"];
+    let items: Vec<String> = (0..dice.random_range(1..5))
+        .map(|_| {
+            let mode = modes.get(dice.random_range(0..3)).copied().unwrap_or_default();
+            let (key, queue) = (dice.random_range(0..30), dice.random_range(0..3));
+            let again = if dice.random_bool(0.2) { r#","on_duplicate":"replace""# } else { "" };
+            format!(r#"{{"kind":"t.act","queue":"q{queue}","unique_mode":"{mode}","unique_key":"k{key}"{again}}}"#)
+        })
+        .collect();
+    format!("select fresh::text from postrider.enqueue_many('[{}]')", items.join(","))
 }

@@ -26,7 +26,7 @@ pub(super) async fn run(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
             sky: Arc::clone(&sky),
             id: Uuid::from_u128(dice.random()),
             // one in three knows the rare kind: the others park its jobs
-            kinds: if dice.random_bool(0.34) { "t.a,t.b,s.one,t.rare" } else { "t.b,t.a,s.one" },
+            kinds: if dice.random_bool(0.34) { "t.a,t.b,t.act,s.one,t.rare" } else { "t.b,t.a,s.one,t.act" },
             leaving: AtomicBool::new(false),
             holds: Mutex::default(),
         });
@@ -209,7 +209,8 @@ fn heard(me: &Me, batch: &[Run], counted: &[Run], outcomes: &BTreeMap<Run, i16>,
         if again.contains(run) {
             me.sky.wrong(format!("an outcome counted twice: lease {}, job {}", run.0, run.1));
         }
-        let ends = matches!(outcomes.get(run), Some(1 | 4 | 5));
+        // one that is acted on may end again, or be gone
+        let ends = matches!(outcomes.get(run), Some(1 | 4 | 5)) && run.1 & 3 != 3;
         if ends && !lock(&me.sky.ended).insert(run.1) {
             me.sky.wrong(format!("job {} ended twice", run.1));
         }

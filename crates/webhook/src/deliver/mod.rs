@@ -140,9 +140,9 @@ impl Deliverer {
     async fn finish(&self, job: &Job, outcome: Outcome) {
         let finished = async {
             let mut connection = connection(&self.pool).await?;
-            let found = pg::finish(&mut *connection, job, &outcome).await?;
+            let found = pg::finish(&mut connection, job, &outcome).await?;
             if let Some(endpoint) = outcome.gone {
-                disable(&mut *connection, endpoint, &outcome.reason).await?;
+                disable(&mut connection, endpoint, &outcome.reason).await?;
             }
             Ok::<bool, Error>(found)
         };

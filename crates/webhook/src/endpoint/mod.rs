@@ -167,7 +167,7 @@ impl Endpoints {
 
     /// Stops deliveries to an endpoint: they end as discarded, each with a fixed text. False if there is nothing to disable.
     pub async fn disable(&self, id: EndpointId, reason: &str) -> Result<bool, Error> {
-        pg::disable(&mut *pg::connection(&self.pool).await?, id, reason).await
+        pg::disable(&mut pg::connection(&self.pool).await?, id, reason).await
     }
 
     /// Takes deliveries up again, for events from now on. False if there is nothing to enable.

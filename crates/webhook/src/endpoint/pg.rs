@@ -1,8 +1,7 @@
-use postrider::{Arg, Row, Statement, Timestamp, Tx, statement};
+use postrider::{Arg, Borrowed, Row, Statement, Timestamp, Tx, statement};
 use postrider_contract::signature::Secret;
 use postrider_contract::{Code, Refused};
-use sqlx::pool::PoolConnection;
-use sqlx::{PgPool, Postgres};
+use sqlx::PgPool;
 use uuid::{Builder, Uuid};
 
 use super::{Attempt, Delivery, Disabled, Endpoint, EndpointId, NewEndpoint};
@@ -26,8 +25,8 @@ pub(super) const STATEMENTS: &[&Statement] =
 
 const ROWS_MAX: u32 = 200;
 
-pub(crate) async fn connection(pool: &PgPool) -> Result<PoolConnection<Postgres>, Error> {
-    pool.acquire().await.map_err(|e| Error::Bus(postrider::Error::Connection(e)))
+pub(crate) async fn connection(pool: &PgPool) -> Result<Borrowed, Error> {
+    postrider::borrow(pool).await.map_err(Error::Bus)
 }
 
 /// The row that a sealed secret belongs to: the endpoint stands in it, so that a secret cannot be given to another one.

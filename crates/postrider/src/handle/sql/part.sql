@@ -2,4 +2,4 @@
 -- Called by: handle/attempt.rs, before an attempt ends in a transaction of the application.
 -- Locks: the lease row.
 -- Index: lease_pkey.
-select postrider.part($1::uuid, $2::bigint, $3::bigint, $4::bigint)
+select postrider.part($1::text::uuid, $2::bigint, $3::bigint, $4::bigint)::text

@@ -3,8 +3,8 @@
 -- Locks: the ready rows that it takes, skipping held ones; the new lease rows.
 -- Index: ready_pkey, job_pkey, event_pkey.
 select lease, id, attempt, kind, priority, pos, max_attempts, owner,
-       (extract(epoch from created_at) * 1000000)::bigint, args::text, subscription,
+       (date_part('epoch', created_at) * 1000000)::bigint, args::text, subscription,
        event_id, event_type, event_owner, event_subject, event_cause,
-       (extract(epoch from occurred_at) * 1000000)::bigint, (extract(epoch from recorded_at) * 1000000)::bigint, data::text,
-       (extract(epoch from claimed_at) * 1000000)::bigint, (extract(epoch from due_at) * 1000000)::bigint, retry::text
+       (date_part('epoch', occurred_at) * 1000000)::bigint, (date_part('epoch', recorded_at) * 1000000)::bigint, data::text,
+       (date_part('epoch', claimed_at) * 1000000)::bigint, (date_part('epoch', due_at) * 1000000)::bigint, retry::text
   from postrider.claim($1::uuid, $2::bigint, $3::text, $4::text[], $5::int, $6::smallint[], $7::smallint[], $8::bigint[])

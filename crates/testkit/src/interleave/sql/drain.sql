@@ -20,7 +20,9 @@ begin
     end loop;
     -- what waits for a time need not wait for it here
     update postrider.later set run_at = clock_timestamp() where run_at > clock_timestamp();
+    update postrider.queue set paused_at = null where paused_at is not null;
     for round in 1..2000 loop
+        perform postrider.settle_left_over();
         perform postrider.promote(10000);
         perform postrider.unpark(all_queues, all_kinds);
         foreach q in array all_queues loop

@@ -4,7 +4,7 @@
 -- Index: none, it reads everything.
 with job as materialized (
     -- read once: each look at a partitioned table costs as much as it has partitions
-    select id, event_seq, subscription from postrider.job
+    select id, event_seq, subscription, unique_hash, unique_mode from postrider.job
 ), event as materialized (
     select seq from postrider.event
 ), place as materialized (
@@ -19,13 +19,17 @@ with job as materialized (
     select id, count(*) filter (where outcome in (2, 4)) as failed, count(*) filter (where outcome = 3) as lost,
            count(*) filter (where outcome = 3 and lease > cleared) as losses,
            count(distinct attempt) filter (where outcome in (2, 4)) as numbers
-      from (select id, lease, attempt, outcome,
-                   coalesce(max(lease) filter (where outcome in (2, 4)) over (partition by id), 0) as cleared
-              from postrider.attempt) a
+      from (select t.id, lease, attempt, outcome,
+                   coalesce(max(lease) filter (where outcome in (2, 4)) over (partition by t.id), 0) as cleared
+              from postrider.attempt t
+             -- what was before an operator let it run again is another life's
+             where lease > coalesce((select max(r.lease) from postrider.revived r where r.id = t.id), 0)) a
      group by id
 ), counted as (
     select p.*, coalesce(h.lost, 0) as lost, coalesce(h.losses, 0) as losses_max,
-           coalesce(h.failed, 0) + (p.place = 'leased' or coalesce(p.ended_as, 0) = 1)::int as least
+           coalesce(h.failed, 0) + (p.place = 'leased' or coalesce(p.ended_as, 0) = 1)::int as least,
+           -- a cancelled one may have been running without an outcome of its own
+           (coalesce(p.ended_as, 0) = 5)::int as unsaid
       from place p left join history h using (id)
 ), compiled as (
     select t.name as type, s.owner, s.id as subscription, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
@@ -43,7 +47,7 @@ union all
 select format('job %s is %s at attempt %s with %s losses, but its history says at least %s and at most %s losses',
               c.id, c.place, c.attempt, c.losses, c.least, c.losses_max)
   from counted c
- where c.attempt is null or c.attempt not between c.least and c.least + c.lost or c.losses > c.losses_max
+ where c.attempt is null or c.attempt not between c.least and c.least + c.lost + c.unsaid or c.losses > c.losses_max
 union all
 select format('job %s failed twice under one number', h.id) from history h where h.failed <> h.numbers
 union all
@@ -59,6 +63,26 @@ select format('%s suspects of queue %s run or are about to at once', count(*), q
     union all
     select queue from postrider.lease l cross join unnest(l.ids, l.flags) u (id, f) where u.f & 8 <> 0 and u.id = any (l.open)) s
  group by queue having count(*) > 1
+union all
+select format('group %s of mode %s stands for job %s, which is %s', u.hash, u.mode, u.job, coalesce(p.place, 'gone'))
+  from postrider.uniq u left join place p on p.id = u.job
+ where u.mode in (1, 2, 5) and u.job is not null and coalesce(p.place, 'done') = 'done'
+   and not exists (select from postrider.unsettled s where s.id = u.job)
+union all
+select format('group %s of mode %s says that job %s runs, which is %s', u.hash, u.mode, u.running, coalesce(p.place, 'gone'))
+  from postrider.uniq u left join place p on p.id = u.running
+ where u.running is not null and coalesce(p.place, 'done') = 'done'
+   and not exists (select from postrider.unsettled s where s.id = u.running)
+union all
+select format('%s jobs of group %s, of which one may run, run at once', count(*), j.unique_hash)
+  from place p join postrider.job j using (id) where p.place = 'leased' and j.unique_mode = 5
+ group by j.unique_hash having count(*) > 1
+union all
+select format('job %s waits behind nobody', q.id)
+  from postrider.parked q
+ where q.key like 'unique:%' and not exists (
+    select from postrider.uniq u where q.key = 'unique:' || encode(u.hash, 'hex') and u.running is not null)
+   and not exists (select from postrider.unsettled s)
 union all
 select format('event %s has %s jobs for subscription %s', j.event_seq, count(*), j.subscription)
   from job j where j.event_seq is not null group by j.event_seq, j.subscription having count(*) > 1

@@ -5,7 +5,7 @@
 with place as (
     select id, 'ready' as place, attempt, losses from postrider.ready
     union all select id, 'later', attempt, losses from postrider.later
-    union all select id, 'parked(' || key || ')', attempt, losses from postrider.parked
+    union all select id, 'parked(' || case when key like 'unique:%' then 'unique' else key end || ')', attempt, losses from postrider.parked
     union all select o.id, 'leased', l.attempts[array_position(l.ids, o.id)], l.losses[array_position(l.ids, o.id)]
                 from postrider.lease l cross join unnest(l.open) o (id)
     union all select id, (array['completed', 'refused', 'exhausted', 'lost', 'cancelled'])[ended_as], attempt, 0 from postrider.done
