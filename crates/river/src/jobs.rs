@@ -29,6 +29,8 @@ const INSERT_MOST: usize = 1_000;
 const WAITS_MOST: usize = 64;
 /// The first look comes after this long, later ones after twice as long, up to the last.
 const FIRST: Duration = Duration::from_millis(10);
+/// One look may take this long, also when the patience is over: what has ended is answered at once.
+const LOOK: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_millis(250);
 
 /// Jobs in River's tables.
@@ -256,7 +258,7 @@ impl Jobs for RiverJobs {
             let inspector = RiverInspector::new(self.client.clone());
             let mut pause = FIRST;
             loop {
-                let look = timeout_at(until.max(Instant::now() + FIRST), inspector.job(id)).await;
+                let look = timeout_at(until.max(Instant::now() + LOOK), inspector.job(id)).await;
                 // no connection in time: the job has not been seen to end
                 let Ok(view) = look else { return Ok(Waited::TimedOut(id.clone())) };
                 if let Some(view) = view?.filter(|view| view.state.is_terminal()) {

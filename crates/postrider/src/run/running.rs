@@ -78,8 +78,7 @@ impl Running {
         });
         let queues = if bus.settings.work { bus.registry.queues() } else { std::collections::BTreeMap::new() };
         let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
-        let wake = wake(bus, worker, &wake_queue);
-        let due = Arc::new(Due::default());
+        let (wake, due) = (wake(bus, worker, &wake_queue), Arc::new(Due::default()));
 
         let flush = flush(bus, worker, &holdings, &due);
         completion.spawn(complete::run(flush, Link::new(&reach, "finish"), receiver, last.clone()));

@@ -195,7 +195,8 @@ pub async fn l7_handlers_that_block_their_runtime_keep_their_leases(engine: &dyn
     }));
     let scene = Scene::set(engine, App::new([staying(quick(KIND), "heir", &mouth, &closed)])).await;
     let blocked = scene.stage().process(App::new([blocking])).await.unwrap();
-    let id = scene.enqueue(NewJob::new("t.block", json("{}"))).await;
+    let made = blocked.jobs().enqueue(None, &[NewJob::new("t.block", json("{}"))]).await.unwrap();
+    let id = made.first().unwrap().id.clone();
     let (over, ended) = tokio::sync::oneshot::channel::<()>();
     // one thread, which the handler holds
     let thread = std::thread::spawn(move || {
