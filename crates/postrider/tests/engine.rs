@@ -396,12 +396,12 @@ async fn z6_every_fault_of_a_declaration_is_told_at_once() {
             "type",
             "type",
             "type",
+            "types",
+            "types",
             "kind",
             "max_attempts",
             "priority",
             "kind",
-            "types",
-            "types",
             "concurrency",
             "dead_after"
         ]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use postrider_testkit::TestDb;
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgPool, Row as _};
 
 const WORKER: &str = "0b0b0b0b-0000-4000-8000-000000000001";
 const MILLION: i64 = 1_000_000;
@@ -59,12 +59,10 @@ const SCANNED: &str = "select relname::text from pg_stat_xact_user_tables
 async fn measure(db: &TestDb, statement: &str) -> (i64, Vec<String>) {
     // a connection of its own: nothing is planned yet
     let pool = PgPool::connect(db.url()).await.unwrap();
-    let mut tx = pool.begin().await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
     // planning reads the catalogue, once for each connection: what counts is the second time
-    sqlx::raw_sql(AssertSqlSafe(format!("savepoint first; {statement}; rollback to first")))
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    sqlx::raw_sql(AssertSqlSafe(format!("begin; {statement}; rollback"))).execute(&mut *connection).await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
     let explained = format!("explain (analyze, buffers, timing off, format json) {statement}");
     let plan = sqlx::query(AssertSqlSafe(explained)).fetch_one(&mut *tx).await.unwrap();
     let plan: Value = serde_json::from_str(&plan.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
@@ -72,6 +70,7 @@ async fn measure(db: &TestDb, statement: &str) -> (i64, Vec<String>) {
     let read = blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
     let scanned = sqlx::query_scalar(SCANNED).fetch_all(&mut *tx).await.unwrap();
     tx.rollback().await.unwrap();
+    drop(connection);
     pool.close().await;
     (read, scanned)
 }

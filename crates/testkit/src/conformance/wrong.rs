@@ -119,7 +119,7 @@ pub const WRONG: &[Wrong] = &[
     },
     Wrong {
         says: "runs two of one_running_one_waiting",
-        how: How::Altered("claim", "g.mode = 1 or g.running = g.id or (", "true or ("),
+        how: How::Altered("claim", "else g.running = g.id end as goes", "else true end as goes"),
         among: "u",
         maybe: &["u9_the_last"],
         red: &["u9_one_runs"],
