@@ -3,11 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Clock, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Runtime, Settings};
+use postrider::{Bus, Clock, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Pooler, Runtime, Settings, WakeUps};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
 use super::crew::Perils;
-use crate::TestDb;
+use crate::{PgBouncer, TestDb};
 
 /// Makes fresh engines.
 pub trait Engine: Send + Sync {
@@ -100,6 +101,7 @@ impl App {
 pub struct Native {
     tune: fn(&mut Settings),
     sql: Option<String>,
+    pooled: bool,
 }
 
 impl fmt::Debug for Native {
@@ -117,7 +119,29 @@ impl Default for Native {
 impl Native {
     /// With other settings than the cases ask for.
     pub fn tuned(tune: fn(&mut Settings)) -> Self {
-        Self { tune, sql: None }
+        Self { tune, sql: None, pooled: false }
+    }
+
+    /// Without LISTEN: every process polls.
+    pub fn polling() -> Self {
+        Self::tuned(|settings| {
+            settings.wake_ups = WakeUps::Poll;
+            settings.poll_interval = Duration::from_millis(100);
+        })
+    }
+
+    /// Through `PgBouncer` in transaction mode, and polling.
+    pub fn pooled() -> Self {
+        Self { pooled: true, ..Self::polling() }
+    }
+
+    /// As `POSTRIDER_CONFORMANCE` says: `polling`, `pooled`, or as usual.
+    pub fn as_told() -> Self {
+        match std::env::var("POSTRIDER_CONFORMANCE").as_deref() {
+            Ok("polling") => Self::polling(),
+            Ok("pooled") => Self::pooled(),
+            _ => Self::default(),
+        }
     }
 
     /// With another database than was installed: the statements run on each fresh one.
@@ -133,7 +157,8 @@ impl Engine for Native {
             if let Some(sql) = &self.sql {
                 run(db.pool(), sql.clone()).await;
             }
-            Box::new(NativeStage { db, tune: self.tune }) as Box<dyn Stage>
+            let pooler = if self.pooled { Some(PgBouncer::before(db.url()).await) } else { None };
+            Box::new(NativeStage { db, tune: self.tune, pooler }) as Box<dyn Stage>
         })
     }
 }
@@ -141,6 +166,7 @@ impl Engine for Native {
 pub(super) struct NativeStage {
     pub(super) db: TestDb,
     pub(super) tune: fn(&mut Settings),
+    pooler: Option<PgBouncer>,
 }
 
 impl Stage for NativeStage {
@@ -148,8 +174,14 @@ impl Stage for NativeStage {
         self.db.pool()
     }
 
-    fn process(&self, app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
-        Box::pin(built(self.db.pool().clone(), app, self.tune))
+    fn process(&self, mut app: App) -> BoxFuture<'_, Result<Arc<dyn Runtime>, Error>> {
+        let Some(pooler) = &self.pooler else {
+            return Box::pin(built(self.db.pool().clone(), app, self.tune));
+        };
+        app.settings.pooler = Pooler::Transaction;
+        let options: PgConnectOptions = pooler.url().parse().unwrap();
+        let pool = PgPoolOptions::new().connect_lazy_with(options.statement_cache_capacity(0).extra_float_digits(None));
+        Box::pin(built(pool, app, self.tune))
     }
 
     fn perils(&self) -> &dyn Perils {
