@@ -744,21 +744,23 @@ begin
             return query select x, 'unknown', null::text;
             continue;
         end if;
+        -- first it is ours: what another act holds is left alone, and nobody waits for it
         w := postrider.take_waiting(j);
+        if w.id is not null then
+            insert into postrider.done (class, id, state, ended_as, attempt, reason) values (j.class, x, 4, 5, w.attempt, 'deleted');
+        else
+            perform 1 from postrider.done d where d.class = j.class and d.id = x for update skip locked;
+            if not found then
+                return query select x, 'running', 'running';
+                continue;
+            end if;
+        end if;
         if j.unique_hash is not null then
-            -- who comes after it may not wait for one that is gone: it ends, and then it goes
-            insert into postrider.done (class, id, state, ended_as, attempt, reason)
-            select j.class, x, 4, 5, w.attempt, 'deleted' where w.id is not null;
+            -- who comes after it may not wait for one that is gone: it has ended, and then it goes
             delete from postrider.unsettled u where u.id = x;
             perform postrider.settle_unique(array[x]);
         end if;
-        -- a retry that holds it may wait for our group: we do not wait for it
-        delete from postrider.done d where d.class = j.class and d.id = x and d.ctid = any (array(
-            select o.ctid from postrider.done o where o.class = j.class and o.id = x for update skip locked));
-        if not found and w.id is null then
-            return query select x, 'running', 'running';
-            continue;
-        end if;
+        delete from postrider.done d where d.class = j.class and d.id = x;
         update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
          where u.hash = j.unique_hash and (u.job = x or u.running = x);
         delete from postrider.uniq u where u.hash = j.unique_hash and u.job is null and u.running is null;
