@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use postrider::{
-    Answer, Bus, Context, Handler, Job, Jobs, PgJobs, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, Subscription,
-    Verdict, migrate,
+    Answer, Bus, Context, Handler, Job, Jobs, Kind, KindSpec, NewEvent, NewJob, Payload, PgJobs, Recorder,
+    Subscription, Verdict, migrate,
 };
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -69,7 +69,7 @@ fn declared(pool: &PgPool) -> postrider::Builder {
 
 struct Connected {
     connection: PgConnection,
-    jobs: Jobs,
+    jobs: PgJobs,
     recorder: Recorder,
 }
 
