@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::get;
 use postrider::{
-    Builder, Bus, Kind, NewEvent, NewJob, Payload, Settings, Stopped, Subscription, Verdict, WakeUps, handler,
+    Builder, Bus, Jobs, Kind, NewEvent, NewJob, Payload, PgJobs, Settings, Stopped, Subscription, Verdict, Waited,
+    WakeUps, handler,
 };
 use postrider_testkit::proxy::{At, Cut, Fault, Hello, Proxy, Script};
 use postrider_testkit::{TestDb, TestServer, until};
@@ -286,4 +287,36 @@ async fn c37_a_host_lives_while_postgres_is_away_at_its_start_and_later() {
         assert!(lines.len() <= 1, "{component} said {}: {lines:#?}", lines.len());
     }
     assert_eq!(running.stop(SOON).await, Stopped::Drained);
+}
+
+/// Waits for so many jobs that never end; answers with the statements that the database got for them.
+async fn asked_by(db: &TestDb, bus: &Bus, n: usize) -> u64 {
+    let jobs: Vec<NewJob> = (0..n).map(|n| NewJob::new("t.note", Payload::of(&n).unwrap())).collect();
+    let made = bus.jobs().enqueue(None, &jobs).await.unwrap();
+    let proxy = Proxy::before(db.url()).await;
+    let waiting = Arc::new(PgJobs::new(pool(&proxy.url())));
+    let waits = made.into_iter().zip(0..).map(|(made, n)| {
+        let waiting = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            // they come one after the other, so that their looks do not fall together by themselves
+            sleep(Duration::from_millis(13) * n).await;
+            waiting.wait(&made.id, Duration::from_secs(3)).await.unwrap()
+        })
+    });
+    for wait in waits.collect::<Vec<_>>() {
+        assert!(matches!(wait.await.unwrap(), Waited::TimedOut(_)));
+    }
+    // one `Bind` for each statement that is run
+    proxy.counts().frontend(b'B')
+}
+
+#[tokio::test]
+async fn sixty_who_wait_cost_one_look_each_and_then_hardly_more_than_one_who_waits() {
+    let db = TestDb::fresh().await;
+    let (builder, _) = declared(db.url(), Settings::default());
+    let bus = builder.build().await.unwrap();
+    let one = asked_by(&db, &bus, 1).await;
+    let sixty = asked_by(&db, &bus, 60).await;
+    println!("in three seconds: {one} statements for one, {sixty} for sixty");
+    assert!(one > 5 && sixty <= 60 + 8 * one, "{one} statements for one, {sixty} for sixty");
 }

@@ -20,12 +20,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Waits at a time in a process.
 const WAITS_MOST: usize = 64;
 
-/// Those who wait in this process. One of them looks for all: the database is asked about as often for sixty as for one.
+/// Those who wait in this process. Each looks for itself when it comes; after that one of them looks for all, so that the database is asked
+/// about as often for sixty as for one.
 #[derive(Debug)]
 pub(super) struct Waiters {
     slots: Semaphore,
     waiting: Mutex<BTreeMap<i64, Waiting>>,
-    looking: tokio::sync::Mutex<()>,
+    /// When somebody last looked for all.
+    looked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ impl Default for Waiters {
 
 impl Waiters {
     pub(super) fn new(most: usize) -> Self {
-        Self { slots: Semaphore::new(most), waiting: Mutex::default(), looking: tokio::sync::Mutex::default() }
+        Self { slots: Semaphore::new(most), waiting: Mutex::default(), looked: tokio::sync::Mutex::default() }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<i64, Waiting>) -> T) -> T {
@@ -56,12 +58,15 @@ impl Waiters {
         let Ok(key) = id.as_str().parse::<i64>() else { return Ok(Waited::TimedOut(id.clone())) };
         let guard = Entered::new(self, key);
         let mut pause = FIRST;
+        let mut first = true;
         loop {
             // before the look: what ends after it wakes
             let ended = guard.ended.notified();
-            if let Some(view) = in_time(until, self.look(pool, key)).await? {
+            let look = async { if first { view(pool, key).await } else { self.look(pool, key, pause).await } };
+            if let Some(view) = in_time(until, look).await? {
                 return Ok(Waited::Ended(view));
             }
+            first = false;
             if Instant::now() >= until {
                 return Ok(Waited::TimedOut(id.clone()));
             }
@@ -83,14 +88,19 @@ impl Waiters {
 }
 
 impl Waiters {
-    /// Looks for everybody, unless somebody else does; answers with the job that is asked for if it has ended.
-    async fn look(&self, pool: &PgPool, key: i64) -> Result<Option<Box<JobView>>, Error> {
-        let Ok(_turn) = self.looking.try_lock() else { return Ok(None) };
+    /// Looks for everybody, unless somebody else does or did within half of the last pause; answers with the job that is asked for if it
+    /// has ended.
+    async fn look(&self, pool: &PgPool, key: i64, pause: Duration) -> Result<Option<Box<JobView>>, Error> {
+        let Ok(mut looked) = self.looked.try_lock() else { return Ok(None) };
+        if looked.is_some_and(|at| at.elapsed() < pause / 2) {
+            return Ok(None);
+        }
         let asked = self.with(|waiting| waiting.keys().copied().collect::<Vec<_>>());
         let over = job::ended(&mut borrow(pool).await?, &asked).await?;
         self.with(|waiting| {
             over.iter().filter_map(|key| waiting.get(key)).for_each(|w| w.ended.notify_waiters());
         });
+        *looked = Some(Instant::now());
         if over.contains(&key) { view(pool, key).await } else { Ok(None) }
     }
 }
