@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use postrider::inspect::{self, JobRow};
 use postrider::{
-    Answer, BoxError, Bus, Context, Error, Fut, Handler, Job, JobId, Kind, KindSpec, NewEvent, NewJob, Payload,
-    Recorder, Retry, Running, Settings, Stopped, Subscription, Timestamp, Tx, Verdict, handler,
+    Answer, Bus, Context, Error, Fut, Handler, Job, JobId, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, Retry,
+    Running, Settings, Stopped, Subscription, Tx, Verdict, handler,
 };
 use postrider_testkit::TestDb;
 use sqlx::PgPool;
@@ -52,71 +52,6 @@ async fn until(pool: &PgPool, id: &JobId, state: &str) -> JobRow {
     }
 }
 
-async fn attempts(pool: &PgPool, id: &JobId) -> Vec<(i16, i16, String)> {
-    let id: i64 = id.as_str().parse().unwrap();
-    sqlx::query_as("select attempt, outcome, error from postrider.attempt where id = $1 order by lease")
-        .bind(id)
-        .fetch_all(pool)
-        .await
-        .unwrap()
-}
-
-#[tokio::test]
-async fn e4_a_handler_receives_the_bytes_that_were_enqueued() {
-    let db = TestDb::fresh().await;
-    let (sender, mut seen) = mpsc::unbounded_channel();
-    let kind = Kind::new("t.echo").handler(handler(move |job, _| {
-        sender.send(job.args.as_str().to_owned()).unwrap();
-        async { Ok(Verdict::Complete) }
-    }));
-    let (bus, running) = start(db.pool(), [kind]).await;
-    let text = "{\"b\":1.0, \"a\":12345678901234567890123,\"a\":1E2}";
-    let id = enqueue(&bus, NewJob::new("t.echo", Payload::parse(text).unwrap())).await;
-    assert_eq!(seen.recv().await.unwrap(), text);
-    assert_eq!(until(db.pool(), &id, "completed").await.attempt, 1);
-    assert_eq!(running.stop(GRACE).await, Stopped::Drained);
-}
-
-#[tokio::test]
-async fn a1_an_error_is_tried_again_and_recorded_until_the_attempts_are_used_up() {
-    let db = TestDb::fresh().await;
-    let kind = Kind::spec(quick("t.fail")).handler(handler(|job, _| async move {
-        let cause = std::io::Error::other("the disk said no");
-        Err::<Verdict, BoxError>(format!("attempt {} failed: {cause}", job.attempt).into())
-    }));
-    let (bus, running) = start(db.pool(), [kind]).await;
-    let id = enqueue(&bus, NewJob::new("t.fail", empty())).await;
-    let row = until(db.pool(), &id, "discarded").await;
-    assert_eq!((row.attempt, row.reason.as_deref()), (3, Some("attempt 3 failed: the disk said no")));
-    let expected: Vec<_> = (1..=3).map(|n| (n, 2, format!("attempt {n} failed: the disk said no"))).collect();
-    assert_eq!(attempts(db.pool(), &id).await, expected);
-    running.stop(GRACE).await;
-}
-
-#[tokio::test]
-async fn a3_a4_a_discard_is_final_at_once_and_a_snooze_spends_no_attempt() {
-    let db = TestDb::fresh().await;
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&calls);
-    let discard =
-        Kind::spec(quick("t.discard")).handler(handler(|_, _| async { Ok(Verdict::Discard("not\0ours".into())) }));
-    let snooze = Kind::spec(quick("t.snooze")).handler(handler(move |job, _| {
-        let n = counted.fetch_add(1, Ordering::SeqCst);
-        async move {
-            assert_eq!(job.attempt, 1, "a snooze gave the attempt back");
-            Ok(if n < 5 { Verdict::Snooze(Duration::from_millis(20)) } else { Verdict::Complete })
-        }
-    }));
-    let (bus, running) = start(db.pool(), [discard, snooze]).await;
-    let discarded = enqueue(&bus, NewJob::new("t.discard", empty())).await;
-    let snoozed = enqueue(&bus, NewJob::new("t.snooze", empty())).await;
-    let row = until(db.pool(), &discarded, "discarded").await;
-    assert_eq!((row.attempt, row.reason.as_deref()), (1, Some("not\\0ours")));
-    assert_eq!(until(db.pool(), &snoozed, "completed").await.attempt, 1);
-    assert_eq!(calls.load(Ordering::SeqCst), 6);
-    running.stop(GRACE).await;
-}
-
 #[tokio::test]
 async fn a_failed_attempt_may_ask_for_a_longer_wait_than_the_schedules_and_spends_its_attempt() {
     let db = TestDb::fresh().await;
@@ -141,24 +76,6 @@ async fn a_failed_attempt_may_ask_for_a_longer_wait_than_the_schedules_and_spend
 }
 
 #[tokio::test]
-async fn a6_a8_a_timeout_and_a_panic_are_failed_attempts_and_the_process_lives() {
-    let db = TestDb::fresh().await;
-    let once = KindSpec { max_attempts: 1, timeout: Duration::from_millis(50), ..quick("t.slow") };
-    let slow = Kind::spec(once).handler(handler(|_, _| async { std::future::pending().await }));
-    let panics = Kind::spec(KindSpec { max_attempts: 1, ..quick("t.panic") })
-        .handler(handler(|_, _| async { panic!("on purpose") }));
-    let fine = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
-    let (bus, running) = start(db.pool(), [slow, panics, fine]).await;
-    let slow = enqueue(&bus, NewJob::new("t.slow", empty())).await;
-    let panicked = enqueue(&bus, NewJob::new("t.panic", empty())).await;
-    assert_eq!(until(db.pool(), &slow, "discarded").await.reason.as_deref(), Some("timed out after 50 ms"));
-    assert_eq!(until(db.pool(), &panicked, "discarded").await.reason.as_deref(), Some("panicked: on purpose"));
-    let fine = enqueue(&bus, NewJob::new("t.fine", empty())).await;
-    until(db.pool(), &fine, "completed").await;
-    running.stop(GRACE).await;
-}
-
-#[tokio::test]
 async fn a11_whatever_a_handler_says_the_batch_that_it_was_in_completes() {
     let db = TestDb::fresh().await;
     let bad = KindSpec { max_attempts: 1, ..quick("t.bad") };
@@ -173,67 +90,6 @@ async fn a11_whatever_a_handler_says_the_batch_that_it_was_in_completes() {
             assert!(row.reason.unwrap().ends_with("… (cut)"));
         }
     }
-    running.stop(GRACE).await;
-}
-
-#[tokio::test]
-async fn k1_a_job_never_starts_before_its_time_by_the_databases_clock() {
-    let db = TestDb::fresh().await;
-    let kind = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
-    let (bus, running) = start(db.pool(), [kind]).await;
-    let now: i64 = sqlx::query_scalar("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")
-        .fetch_one(db.pool())
-        .await
-        .unwrap();
-    let at = |micros: i64| Some(Timestamp::from_micros(now + micros));
-    let soon = enqueue(&bus, NewJob { run_at: at(300_000), ..NewJob::new("t.fine", empty()) }).await;
-    let past = enqueue(&bus, NewJob { run_at: at(-3_600_000_000), ..NewJob::new("t.fine", empty()) }).await;
-    until(db.pool(), &past, "completed").await;
-    until(db.pool(), &soon, "completed").await;
-    let early: i64 = sqlx::query_scalar(
-        "select count(*) from postrider.done d join postrider.job j using (class, id) where d.started_at < j.run_at",
-    )
-    .fetch_one(db.pool())
-    .await
-    .unwrap();
-    assert_eq!(early, 0);
-    let waits: Option<i64> =
-        sqlx::query_scalar("select count(run_at) from postrider.job").fetch_one(db.pool()).await.unwrap();
-    assert_eq!(waits, Some(1), "a time in the past means now");
-    running.stop(GRACE).await;
-}
-
-#[tokio::test]
-async fn k2_k4_jobs_start_by_priority_then_in_order_and_never_more_than_the_slots() {
-    let db = TestDb::fresh().await;
-    let (sender, mut started) = mpsc::unbounded_channel();
-    let gate = Arc::new(Semaphore::new(0));
-    let (most, running_now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (wait, peak, open) = (Arc::clone(&gate), Arc::clone(&most), Arc::clone(&running_now));
-    let kind = Kind::new("t.gate").handler(handler(move |job, _| {
-        sender.send(job.args.decode::<u32>().unwrap()).unwrap();
-        peak.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        let (wait, open) = (Arc::clone(&wait), Arc::clone(&open));
-        async move {
-            wait.acquire().await.unwrap().forget();
-            open.fetch_sub(1, Ordering::SeqCst);
-            Ok(Verdict::Complete)
-        }
-    }));
-    let bus =
-        Bus::builder(db.pool().clone()).kinds([kind]).concurrency("default", 1).settings(fast()).build().await.unwrap();
-    let jobs: Vec<NewJob> = [(0, 3), (1, 3), (2, 1), (3, 2), (4, 1), (5, 4)]
-        .map(|(n, priority)| NewJob { priority: Some(priority), ..NewJob::new("t.gate", Payload::of(&n).unwrap()) })
-        .into();
-    bus.jobs().enqueue(None, &jobs).await.unwrap();
-    let running = bus.start().unwrap();
-    let mut order = Vec::new();
-    for _ in 0..6 {
-        order.push(started.recv().await.unwrap());
-        gate.add_permits(1);
-    }
-    assert_eq!(order, [2, 4, 3, 0, 1, 5]);
-    assert_eq!(most.load(Ordering::SeqCst), 1);
     running.stop(GRACE).await;
 }
 
@@ -435,25 +291,6 @@ async fn e9_a_bad_option_of_enqueue_names_its_field_and_writes_nothing() {
     }
     let jobs: i64 = sqlx::query_scalar("select count(*) from postrider.job").fetch_one(db.pool()).await.unwrap();
     assert_eq!(jobs, 0);
-}
-
-#[tokio::test]
-async fn e1_a_job_enqueued_in_a_transaction_exists_if_and_only_if_it_commits() {
-    let db = TestDb::fresh().await;
-    let kind = Kind::new("t.fine").handler(handler(|_, _| async { Ok(Verdict::Complete) }));
-    let (bus, running) = start(db.pool(), [kind]).await;
-    let jobs = bus.jobs();
-    let mut tx = db.pool().begin().await.unwrap();
-    let gone = jobs.enqueue(Some(&mut *tx), &[NewJob::new("t.fine", empty())]).await.unwrap().remove(0).id;
-    tx.rollback().await.unwrap();
-    let mut tx = db.pool().begin().await.unwrap();
-    let kept = jobs.enqueue(Some(&mut *tx), &[NewJob::new("t.fine", empty())]).await.unwrap().remove(0).id;
-    assert_eq!(inspect::job(db.pool(), kept.as_str()).await.unwrap(), None, "nobody sees it before the commit");
-    tx.commit().await.unwrap();
-    until(db.pool(), &kept, "completed").await;
-    assert_eq!(inspect::job(db.pool(), gone.as_str()).await.unwrap(), None);
-    assert_eq!(inspect::job(db.pool(), "no-such-id").await.unwrap(), None);
-    running.stop(GRACE).await;
 }
 
 #[tokio::test]
