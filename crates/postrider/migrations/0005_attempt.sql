@@ -219,9 +219,14 @@ language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     perform postrider.settle_unique(ids);
-    delete from postrider.attempt a using unnest(after_special.ids) i (id)
-     where a.class = (i.id & 3)::smallint and a.id = i.id and a.attempt > 10 and a.attempt <= (
-        select max(m.attempt) from postrider.attempt m where m.class = a.class and m.id = a.id) - 10;
+    delete from postrider.attempt a using (
+        -- what somebody else is removing is left to him
+        select x.class, x.id, x.lease from unnest(after_special.ids) i (id)
+          join postrider.attempt x on x.class = (i.id & 3)::smallint and x.id = i.id
+         where x.attempt > 10 and x.attempt <= (
+            select max(m.attempt) from postrider.attempt m where m.class = x.class and m.id = x.id) - 10
+           for update of x skip locked) o
+     where a.class = o.class and a.id = o.id and a.lease = o.lease;
 end $$;
 
 -- Takes one job out of a lease into one of its own, so that the attempt can end in a transaction of the application without holding

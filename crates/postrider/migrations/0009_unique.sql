@@ -17,10 +17,12 @@ create index uniq_expired on postrider.uniq (until) where until is not null;
 -- who waits behind whom, in any queue
 create index parked_behind on postrider.parked (key);
 
--- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again
+-- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again. Two who note the same job
+-- leave a row each: with one row for both, each would wait for the other, and two with two jobs in a circle
 create table postrider.unsettled (
-    id bigint not null primary key
+    id bigint not null
 );
+create index unsettled_job on postrider.unsettled (id);
 
 create function postrider.unique_mode_no(mode text) returns smallint
 language sql immutable set search_path = pg_catalog, pg_temp
@@ -243,8 +245,7 @@ begin
     select j.id from unnest(settle_unique.ids) i (id)
       join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
       join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
-     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked)
-    on conflict do nothing;
+     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked);
     -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
     with mine as materialized (
         select u.hash, u.mode, j.id,

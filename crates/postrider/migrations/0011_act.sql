@@ -229,6 +229,8 @@ begin
             values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt,
                     case d.state when 2 then 1 when 4 then 5 else 2 end, coalesce(d.started_at, d.finished_at), d.finished_at, d.reason)
             on conflict do nothing;
+            -- a new life: its age is counted from here
+            update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
             w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
@@ -262,7 +264,6 @@ set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
     j postrider.job;
-    w postrider.waiting;
     x bigint;
 begin
     perform postrider.check_isolation();
@@ -276,20 +277,16 @@ begin
             return query select x, 'unknown', null::text;
             continue;
         end if;
-        -- first it is ours: what another act holds is left alone, and nobody waits for it
-        w := postrider.take_waiting(j);
-        if w.id is not null then
-            insert into postrider.done (class, id, state, ended_as, attempt, reason) values (j.class, x, 4, 5, w.attempt, 'deleted');
-        else
-            perform 1 from postrider.done d where d.class = j.class and d.id = x for update skip locked;
-            if not found then
-                return query select x, 'running', 'running';
-                continue;
-            end if;
-        end if;
+        begin
+            perform postrider.take_for_ever(j);
+        exception when lock_not_available then
+            return query select x, 'running', 'running';
+            continue;
+        end;
         if j.unique_hash is not null then
             -- who comes after it may not wait for one that is gone: it has ended, and then it goes
-            delete from postrider.unsettled u where u.id = x;
+            delete from postrider.unsettled u where u.ctid = any (array(
+                select o.ctid from postrider.unsettled o where o.id = x for update skip locked));
             perform postrider.settle_unique(array[x]);
         end if;
         delete from postrider.done d where d.class = j.class and d.id = x;
@@ -302,6 +299,26 @@ begin
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
     end loop;
+end $$;
+
+-- Ends a job that waits, or locks the end of one that has ended, and with it the row of its group: then nobody else can act on it. What
+-- runs, or is held by another act, is left alone with lock_not_available: nobody waits here.
+create function postrider.take_for_ever(j postrider.job) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    w postrider.waiting := postrider.take_waiting(j);
+begin
+    if w.id is not null then
+        insert into postrider.done (class, id, state, ended_as, attempt, reason) values (j.class, j.id, 4, 5, w.attempt, 'deleted');
+    else
+        perform 1 from postrider.done d where d.class = j.class and d.id = j.id for update skip locked;
+        if not found then
+            raise lock_not_available;
+        end if;
+    end if;
+    -- a retry may have made it the one of its group since the groups were locked, and a producer may count on it by now
+    perform 1 from postrider.uniq u where u.hash = j.unique_hash and (u.job = j.id or u.running = j.id) for update nowait;
 end $$;
 
 -- Pauses a queue, or lets it go on.
@@ -327,6 +344,7 @@ begin
           from json_array_elements(progress) t
           join postrider.lease l on l.id = (t ->> 'lease')::bigint and l.worker = note_progress.worker
                                 and (t ->> 'id')::bigint = any (l.open)
+         order by 1
         on conflict (id) do update set lease = excluded.lease, percent = excluded.percent, note = excluded.note, at = clock_timestamp();
     end if;
     if exists (select from postrider.progress) then
@@ -397,29 +415,37 @@ begin
 end $$;
 
 -- The same, newest first, until `most` match: for an operator's list.
-create function postrider.list_jobs(filter json, before bigint, most int, looked_at int) returns table (id bigint, state text)
+create function postrider.list_jobs(filter json, before bigint, most int, looked_at int) returns setof bigint
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
 declare
     j postrider.job;
-    s text;
     n int := 0;
+    seen int;
+    looked int := 0;
+    part int := most;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
 begin
-    for j in
-        select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-         cross join lateral (
-            select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before
-             order by x.id desc limit list_jobs.looked_at) q
-         order by q.id desc limit list_jobs.looked_at
+    -- part by part: what an operator asks for is mostly among the first
     loop
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
-        s := postrider.state_of(j);
-        continue when cardinality(states) > 0 and (s is null or s <> all (states));
-        return query select j.id, s;
-        n := n + 1;
-        exit when n >= list_jobs.most;
+        seen := 0;
+        for j in
+            select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+             cross join lateral (
+                select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before order by x.id desc limit part) q
+             order by q.id desc limit part
+        loop
+            seen := seen + 1;
+            before := j.id;
+            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+            continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
+            return next j.id;
+            n := n + 1;
+            exit when n >= most;
+        end loop;
+        looked := looked + seen;
+        exit when n >= most or seen < part or looked >= looked_at;
+        part := least(part * 4, 2000);
     end loop;
 end $$;

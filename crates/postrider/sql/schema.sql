@@ -135,9 +135,14 @@ CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
     AS $$
 begin
     perform postrider.settle_unique(ids);
-    delete from postrider.attempt a using unnest(after_special.ids) i (id)
-     where a.class = (i.id & 3)::smallint and a.id = i.id and a.attempt > 10 and a.attempt <= (
-        select max(m.attempt) from postrider.attempt m where m.class = a.class and m.id = a.id) - 10;
+    delete from postrider.attempt a using (
+        -- what somebody else is removing is left to him
+        select x.class, x.id, x.lease from unnest(after_special.ids) i (id)
+          join postrider.attempt x on x.class = (i.id & 3)::smallint and x.id = i.id
+         where x.attempt > 10 and x.attempt <= (
+            select max(m.attempt) from postrider.attempt m where m.class = x.class and m.id = x.id) - 10
+           for update of x skip locked) o
+     where a.class = o.class and a.id = o.id and a.lease = o.lease;
 end $$;
 
 
@@ -730,7 +735,6 @@ CREATE FUNCTION postrider.delete(ids bigint[]) RETURNS TABLE(id bigint, effect t
 #variable_conflict use_column
 declare
     j postrider.job;
-    w postrider.waiting;
     x bigint;
 begin
     perform postrider.check_isolation();
@@ -744,20 +748,16 @@ begin
             return query select x, 'unknown', null::text;
             continue;
         end if;
-        -- first it is ours: what another act holds is left alone, and nobody waits for it
-        w := postrider.take_waiting(j);
-        if w.id is not null then
-            insert into postrider.done (class, id, state, ended_as, attempt, reason) values (j.class, x, 4, 5, w.attempt, 'deleted');
-        else
-            perform 1 from postrider.done d where d.class = j.class and d.id = x for update skip locked;
-            if not found then
-                return query select x, 'running', 'running';
-                continue;
-            end if;
-        end if;
+        begin
+            perform postrider.take_for_ever(j);
+        exception when lock_not_available then
+            return query select x, 'running', 'running';
+            continue;
+        end;
         if j.unique_hash is not null then
             -- who comes after it may not wait for one that is gone: it has ended, and then it goes
-            delete from postrider.unsettled u where u.id = x;
+            delete from postrider.unsettled u where u.ctid = any (array(
+                select o.ctid from postrider.unsettled o where o.id = x for update skip locked));
             perform postrider.settle_unique(array[x]);
         end if;
         delete from postrider.done d where d.class = j.class and d.id = x;
@@ -1474,34 +1474,42 @@ end $$;
 -- Name: list_jobs(json, bigint, integer, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS TABLE(id bigint, state text)
+CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
-#variable_conflict use_column
 declare
     j postrider.job;
-    s text;
     n int := 0;
+    seen int;
+    looked int := 0;
+    part int := most;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
 begin
-    for j in
-        select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-         cross join lateral (
-            select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before
-             order by x.id desc limit list_jobs.looked_at) q
-         order by q.id desc limit list_jobs.looked_at
+    -- part by part: what an operator asks for is mostly among the first
     loop
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
-        s := postrider.state_of(j);
-        continue when cardinality(states) > 0 and (s is null or s <> all (states));
-        return query select j.id, s;
-        n := n + 1;
-        exit when n >= list_jobs.most;
+        seen := 0;
+        for j in
+            select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+             cross join lateral (
+                select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before order by x.id desc limit part) q
+             order by q.id desc limit part
+        loop
+            seen := seen + 1;
+            before := j.id;
+            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+            continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
+            return next j.id;
+            n := n + 1;
+            exit when n >= most;
+        end loop;
+        looked := looked + seen;
+        exit when n >= most or seen < part or looked >= looked_at;
+        part := least(part * 4, 2000);
     end loop;
 end $$;
 
@@ -1617,6 +1625,7 @@ begin
           from json_array_elements(progress) t
           join postrider.lease l on l.id = (t ->> 'lease')::bigint and l.worker = note_progress.worker
                                 and (t ->> 'id')::bigint = any (l.open)
+         order by 1
         on conflict (id) do update set lease = excluded.lease, percent = excluded.percent, note = excluded.note, at = clock_timestamp();
     end if;
     if exists (select from postrider.progress) then
@@ -2303,6 +2312,8 @@ begin
             values (d.class, x, coalesce(d.lease, nextval('postrider.lease_id')), d.attempt,
                     case d.state when 2 then 1 when 4 then 5 else 2 end, coalesce(d.started_at, d.finished_at), d.finished_at, d.reason)
             on conflict do nothing;
+            -- a new life: its age is counted from here
+            update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
             w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
@@ -2389,8 +2400,7 @@ begin
     select j.id from unnest(settle_unique.ids) i (id)
       join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
       join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
-     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked)
-    on conflict do nothing;
+     where not exists (select from postrider.uniq x where x.hash = u.hash for no key update skip locked);
     -- whoever was not passed by is locked now, and stays as it is until the end of this transaction
     with mine as materialized (
         select u.hash, u.mode, j.id,
@@ -2596,6 +2606,33 @@ CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     RETURN ARRAY(SELECT j.id FROM ((unnest(superseded.ids) i(id) JOIN postrider.job j ON (((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) JOIN postrider.uniq u ON (((u.hash = j.unique_hash) AND (u.mode = 1) AND (u.job <> j.id)))));
+
+
+--
+-- Name: take_for_ever(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_for_ever(j postrider.job) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    w postrider.waiting := postrider.take_waiting(j);
+begin
+    if w.id is not null then
+        insert into postrider.done (class, id, state, ended_as, attempt, reason) values (j.class, j.id, 4, 5, w.attempt, 'deleted');
+    else
+        perform 1 from postrider.done d where d.class = j.class and d.id = j.id for update skip locked;
+        if not found then
+            raise lock_not_available;
+        end if;
+    end if;
+    -- a retry may have made it the one of its group since the groups were locked, and a producer may count on it by now
+    perform 1 from postrider.uniq u where u.hash = j.unique_hash and (u.job = j.id or u.running = j.id) for update nowait;
+end $$;
 
 
 --
@@ -3527,14 +3564,6 @@ ALTER TABLE ONLY postrider.uniq
 
 
 --
--- Name: unsettled unsettled_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.unsettled
-    ADD CONSTRAINT unsettled_pkey PRIMARY KEY (id);
-
-
---
 -- Name: worker worker_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3638,6 +3667,13 @@ CREATE INDEX secret_of_endpoint ON postrider.endpoint_secret USING btree (endpoi
 --
 
 CREATE INDEX uniq_expired ON postrider.uniq USING btree (until) WHERE (until IS NOT NULL);
+
+
+--
+-- Name: unsettled_job; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX unsettled_job ON postrider.unsettled USING btree (id);
 
 
 --
@@ -4097,6 +4133,13 @@ REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_for_ever(j postrider.job); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_for_ever(j postrider.job) FROM PUBLIC;
 
 
 --

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postrider::inspect::{self, JobRow};
+use postrider::inspect;
 use postrider::{
-    Answer, Bus, Context, Error, Fut, Handler, Job, JobId, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, Retry,
-    Running, Settings, Stopped, Subscription, Tx, Verdict, handler,
+    Answer, Bus, Context, Error, Filter, Fut, Handler, Inspector as _, Job, JobId, JobView, Kind, KindSpec, NewEvent,
+    NewJob, Payload, PgInspector, Recorder, Retry, Running, Settings, Stopped, Subscription, Tx, Unique, Verdict,
+    handler,
 };
 use postrider_testkit::TestDb;
 use sqlx::PgPool;
@@ -40,11 +41,11 @@ async fn enqueue(bus: &Bus, job: NewJob) -> JobId {
 }
 
 /// Polls until a job has a state; the deadline is generous and its end is a failure.
-async fn until(pool: &PgPool, id: &JobId, state: &str) -> JobRow {
+async fn until(pool: &PgPool, id: &JobId, state: &str) -> JobView {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
-        let row = inspect::job(pool, id.as_str()).await.unwrap().unwrap();
-        if row.state == state {
+        let row = PgInspector::new(pool.clone()).job(id).await.unwrap().unwrap();
+        if row.state.name() == state {
             return row;
         }
         assert!(tokio::time::Instant::now() < deadline, "{row:?} never became {state}");
@@ -360,4 +361,21 @@ async fn pr010_our_statements_refuse_another_isolation_level() {
     let mut tx = fresh.begin().await.unwrap();
     Recorder::new().record(&mut *tx, &NewEvent::new("a.b", "s", empty())).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn u1_each_event_has_a_job_of_its_own_although_its_kind_is_unique() {
+    let db = TestDb::fresh().await;
+    let spec = KindSpec { unique: Some(Unique::UntilDone), ..KindSpec::new("t.once") };
+    let subscription = Subscription::new("t.once", ["order.*"]).kind(spec);
+    let bus =
+        Bus::builder(db.pool().clone()).types(["order.paid"]).subscriptions([subscription]).build().await.unwrap();
+    let mut connection = db.pool().acquire().await.unwrap();
+    for _ in 0..2 {
+        let event = NewEvent::new("order.paid", "order/42", empty());
+        bus.recorder().record(&mut *connection, &event).await.unwrap();
+    }
+    sqlx::query("select postrider.relay(10)").execute(&mut *connection).await.unwrap();
+    let page = PgInspector::new(db.pool().clone()).jobs(&Filter::default(), None, 10).await.unwrap();
+    assert_eq!(page.jobs.len(), 2);
 }

@@ -1,7 +1,7 @@
 //! Partitions never run out: ids carry an epoch, which moves on only when its partitions exist.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test asks the database itself")]
 
-use postrider::{Bus, Class, Kind, KindSpec, NewEvent, NewJob, Payload, Recorder, inspect};
+use postrider::{Bus, Class, Inspector as _, Kind, KindSpec, NewEvent, NewJob, Payload, PgInspector, Recorder};
 use postrider_testkit::TestDb;
 use sqlx::PgPool;
 
@@ -53,7 +53,7 @@ async fn an_epoch_moves_on_when_it_is_old_and_its_successors_partitions_exist() 
     }
     // each id is found where it is, and each partition is named by the epoch that it begins with
     for id in &ids {
-        assert!(inspect::job(db.pool(), id.as_str()).await.unwrap().is_some());
+        assert!(PgInspector::new(db.pool().clone()).job(id).await.unwrap().is_some());
     }
     let numbers: Vec<i64> = ids.iter().map(|id| id.as_str().parse().unwrap()).collect();
     assert!(numbers.is_sorted(), "ids grow from epoch to epoch");

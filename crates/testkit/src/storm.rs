@@ -182,12 +182,27 @@ async fn calm(db: &TestDb, sky: &Sky) -> anyhow::Result<StormReport> {
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
     let deadlocks = sqlx::query_scalar(sql).fetch_one(db.pool()).await?;
     wrong.truncate(40);
+    if deadlocks > 0 {
+        wrong.push(who_waited(db).await);
+    }
     let mut told = std::mem::take(&mut *lock(&sky.wrong));
     told.extend(wrong);
     let mut counts = std::mem::take(&mut *lock(&sky.counts));
     counts.insert("events", events.unsigned_abs());
     counts.insert("jobs", jobs.unsigned_abs());
     Ok(StormReport { counts, deadlocks, wrong: told })
+}
+
+/// What the server wrote about deadlocks. Who meets one may have died before he told.
+async fn who_waited(db: &TestDb) -> String {
+    let sql = "select pg_read_file(current_setting('data_directory') || '/../server.log')";
+    let log: String = match sqlx::query_scalar(sql).fetch_one(db.pool()).await {
+        Ok(log) => log,
+        Err(error) => return format!("a deadlock; the server's log cannot be read: {error}"),
+    };
+    let lines: Vec<&str> = log.lines().collect();
+    let first = lines.iter().position(|line| line.contains("deadlock detected")).unwrap_or(lines.len());
+    lines.iter().skip(first).take(40).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// What all of them share.

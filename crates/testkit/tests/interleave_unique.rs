@@ -220,3 +220,25 @@ async fn u9_one_runs_and_one_waits_behind_it() {
     );
     run(&specs).await;
 }
+
+/// The deletion has locked the groups that there were when it began; then a retry makes another one. The producer of both takes them in the
+/// order of their hashes, as one call would.
+#[tokio::test]
+async fn x8_a_deletion_waits_for_no_group_that_a_retry_has_made_meanwhile() {
+    let mode = "while_waiting";
+    let spec = Spec::new("a retry while a deletion waits for a producer, and a producer of both groups")
+        .stage([
+            enqueue_unique("x", mode, "l"),
+            claim("w1", 1),
+            finish("w1", Completed),
+            enqueue_unique("y", mode, "k"),
+        ])
+        .session("a", [begin(enqueue_unique("v", mode, "k")).may_wait(), commit()])
+        .session("b", [delete(&["x", "y"]).may_wait()])
+        .session("c", [retry(&["x"]).may_wait()])
+        .session(
+            "d",
+            [begin(enqueue_unique("w", mode, "l")).may_wait(), enqueue_unique("z", mode, "k").may_wait(), commit()],
+        );
+    run(&[spec]).await;
+}

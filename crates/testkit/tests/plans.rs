@@ -44,6 +44,7 @@ const HOT: &[(&str, &str)] = &[
     ("delete", "select * from postrider.delete(array[$done])"),
     ("look at a waiting one", "$view[$id]"),
     ("look at an ended one", "$view[$done]"),
+    ("list the last ones", "select * from postrider.list_jobs('{}', 9223372036854775807, 20, 10000)"),
     ("relay", "select * from postrider.relay(100)"),
 ];
 

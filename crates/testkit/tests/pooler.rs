@@ -15,7 +15,7 @@ use postrider::{
 };
 use postrider_testkit::{PgBouncer, TestDb, TestServer, until};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgPool};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgPool, Row as _};
 use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -90,8 +90,9 @@ fn job(kind: &str) -> NewJob {
     NewJob::new(kind, Payload::of(&1).unwrap())
 }
 
+/// In one message: behind a pooler a statement may not be prepared in one session and run in the next.
 async fn number(pool: &PgPool, sql: &'static str) -> i64 {
-    sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+    sqlx::raw_sql(sql).fetch_one(pool).await.unwrap().get(0)
 }
 
 /// A worker that claims the jobs of a queue and never beats again.

@@ -57,29 +57,6 @@ pub struct EventRow {
     pub data_bytes: u64,
 }
 
-/// A job and where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct JobRow {
-    /// Its id.
-    pub id: String,
-    /// Its kind.
-    pub kind: String,
-    /// The queue it waits in.
-    pub queue: String,
-    /// `pending`, `scheduled`, `retryable`, `parked`, `running`, `completed`, `discarded`, `cancelled`.
-    pub state: String,
-    /// Attempts so far.
-    pub attempt: i64,
-    /// Attempts at most.
-    pub max_attempts: i64,
-    /// When it was enqueued.
-    pub created_at: Timestamp,
-    /// When it ended.
-    pub finished_at: Option<Timestamp>,
-    /// Why it was discarded, or the last error.
-    pub reason: Option<String>,
-}
-
 /// A process that works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerRow {
@@ -107,16 +84,6 @@ pub async fn overview(pool: &PgPool) -> Result<Overview, Error> {
 /// The last events, newest first; at most 200.
 pub async fn events(pool: &PgPool, most: u32) -> Result<Vec<EventRow>, Error> {
     pg::events(pool, most).await
-}
-
-/// The last jobs, newest first; at most 200.
-pub async fn jobs(pool: &PgPool, most: u32) -> Result<Vec<JobRow>, Error> {
-    pg::jobs(pool, most).await
-}
-
-/// One job; `None` if there is none with this id.
-pub async fn job(pool: &PgPool, id: &str) -> Result<Option<JobRow>, Error> {
-    pg::job(pool, id).await
 }
 
 /// The workers, newest first; at most 200.

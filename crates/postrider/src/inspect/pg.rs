@@ -1,18 +1,15 @@
 use sqlx::PgPool;
 
-use super::{EventRow, JobRow, Overview, WorkerRow, view};
+use super::{EventRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
 use crate::error::Error;
 use crate::pg::{Arg, Row, Statement, Tx as _, borrow};
 
 const OVERVIEW: Statement = crate::statement!("sql/overview.sql");
 const EVENTS: Statement = crate::statement!("sql/events.sql");
-const JOBS: Statement = crate::statement!("sql/jobs.sql");
-const JOB: Statement = crate::statement!("sql/job.sql");
 const WORKERS: Statement = crate::statement!("sql/workers.sql");
 
-pub(super) const STATEMENTS: &[&Statement] =
-    &[&OVERVIEW, &EVENTS, &JOBS, &JOB, &WORKERS, &view::VIEW, &view::LIST, &view::QUEUES];
+pub(super) const STATEMENTS: &[&Statement] = &[&OVERVIEW, &EVENTS, &WORKERS, &view::VIEW, &view::LIST, &view::QUEUES];
 
 const ROWS_MOST: i64 = 200;
 
@@ -59,32 +56,6 @@ pub(super) async fn events(pool: &PgPool, most: u32) -> Result<Vec<EventRow>, Er
             })
         })
         .collect()
-}
-
-fn job_row(row: &Row) -> Result<JobRow, Error> {
-    Ok(JobRow {
-        id: row.text(0)?.to_owned(),
-        kind: row.text(1)?.to_owned(),
-        queue: row.text(2)?.to_owned(),
-        state: row.text(3)?.to_owned(),
-        attempt: row.int(4)?,
-        max_attempts: row.int(5)?,
-        created_at: micros(row, 6)?,
-        finished_at: row.opt(7).and_then(|text| text.parse().ok()).map(Timestamp::from_micros),
-        reason: row.opt(8).map(ToOwned::to_owned),
-    })
-}
-
-pub(super) async fn jobs(pool: &PgPool, most: u32) -> Result<Vec<JobRow>, Error> {
-    let found = rows(pool, &JOBS, &[Arg::Int(i64::from(most).min(ROWS_MOST))]).await?;
-    found.iter().map(job_row).collect()
-}
-
-pub(super) async fn job(pool: &PgPool, id: &str) -> Result<Option<JobRow>, Error> {
-    // an id that is not one of this engine's is simply not found
-    let Ok(id) = id.parse::<i64>() else { return Ok(None) };
-    let found = rows(pool, &JOB, &[Arg::Int(id)]).await?;
-    found.first().map(job_row).transpose()
 }
 
 pub(super) async fn workers(pool: &PgPool) -> Result<Vec<WorkerRow>, Error> {

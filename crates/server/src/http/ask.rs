@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use postrider::inspect::{self, COUNT_MOST, Overview};
 use postrider::migrate::{self, Component};
-use postrider::{Error, Pooler, Statement, Timestamp, Tx as _, statement};
+use postrider::{
+    Error, Filter, Inspector as _, JobView, PgInspector, Pooler, Statement, Timestamp, Tx as _, statement,
+};
 use postrider_webhook::{Attempt, Endpoints};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -60,7 +62,7 @@ impl Site {
             figures.extend(seen_figures(seen));
         }
         let events = inspect::events(&self.pool, ROWS).await?;
-        let jobs = inspect::jobs(&self.pool, ROWS).await?;
+        let jobs = PgInspector::new(self.pool.clone()).jobs(&Filter::default(), None, ROWS as usize).await?.jobs;
         let deliveries = self.endpoints.attempts(ROWS).await?;
         let workers = inspect::workers(&self.pool).await?;
         Ok(View {
@@ -147,14 +149,14 @@ fn event(row: inspect::EventRow) -> EventRow {
     EventRow { recorded_at: clock(row.recorded_at), r#type: row.r#type, subject: row.subject, id: row.id }
 }
 
-fn job(row: inspect::JobRow) -> JobRow {
+fn job(row: JobView) -> JobRow {
     JobRow {
         created_at: clock(row.created_at),
         kind: row.kind,
-        state: row.state,
+        state: row.state.name().to_owned(),
         attempts: format!("{} of {}", row.attempt, row.max_attempts),
         reason: row.reason.unwrap_or_default(),
-        id: row.id,
+        id: row.id.to_string(),
     }
 }
 

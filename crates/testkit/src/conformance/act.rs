@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::{
-    Act, BoxError, Code, Effect, Error, Filter, JobId, Kind, KindSpec, NewJob, State, Unique, Verdict, handler,
+    Act, BoxError, Code, Effect, Error, Filter, JobId, Kind, KindSpec, NewJob, State, Unique, Verdict, Waits, handler,
 };
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ macro_rules! conformance_act {
                 x3_cancelled_beats_rescue_retry_and_snooze_in_every_order,
                 x4_the_answer_tells_cancelled_from_already_finished,
                 x5_a_retry_runs_again_with_all_attempts_and_keeps_the_history,
+                x5_a_retry_begins_a_new_life_that_may_be_put_off_again,
                 x6_a_retry_of_a_running_job_is_refused,
                 x7_an_act_by_filter_is_counted_first_and_carried_out_in_batches,
                 x8_a_running_job_is_not_deleted,
@@ -177,6 +178,22 @@ pub async fn x4_the_answer_tells_cancelled_from_already_finished(engine: &dyn En
     assert_eq!(act(&scene, Act::Cancel, &waiting).await, already(State::Cancelled));
     assert_eq!(scene.jobs().act(None, Act::Cancel, &[]).await.unwrap(), []);
     assert_eq!(heard.rest().len(), 2);
+}
+
+/// Put off until it was too old, and then by an operator's word not too old any more.
+pub async fn x5_a_retry_begins_a_new_life_that_may_be_put_off_again(engine: &dyn Engine) {
+    let hour = Duration::from_hours(1);
+    let spec = KindSpec { max_age: hour * 3 / 2, ..quick(KIND) };
+    let kind = Kind::spec(spec).handler(handler(move |_, _| async move { Ok(Verdict::Snooze(hour)) }));
+    let scene = Scene::at_work(engine, App::new([kind])).await;
+    let id = scene.enqueue(NewJob::new(KIND, json("{}"))).await;
+    until_waits(&scene, &id).await;
+    scene.stage().elapse(hour).await;
+    scene.until(&id, State::Discarded).await;
+    assert_eq!(act(&scene, Act::Retry, &id).await, Effect::Done);
+    let view = until_waits(&scene, &id).await;
+    assert!(matches!(view.waits, Some(Waits::Snoozed(_))), "{view:?}");
+    scene.stop().await;
 }
 
 /// Whichever way it had ended.

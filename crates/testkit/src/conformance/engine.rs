@@ -10,6 +10,9 @@ use sqlx::{AssertSqlSafe, PgPool};
 use super::crew::Perils;
 use crate::{PgBouncer, TestDb};
 
+/// Of a pooler: some cases have four handlers that hold a transaction each, and one that blocks its runtime in the middle of a statement.
+const SESSIONS: u16 = 8;
+
 /// Makes fresh engines.
 pub trait Engine: Send + Sync {
     /// An engine with nothing in it, on a database with nothing in it.
@@ -157,7 +160,7 @@ impl Engine for Native {
             if let Some(sql) = &self.sql {
                 run(db.pool(), sql.clone()).await;
             }
-            let pooler = if self.pooled { Some(PgBouncer::before(db.url()).await) } else { None };
+            let pooler = if self.pooled { Some(PgBouncer::with_sessions(db.url(), SESSIONS).await) } else { None };
             Box::new(NativeStage { db, tune: self.tune, pooler }) as Box<dyn Stage>
         })
     }

@@ -2,4 +2,4 @@
 -- Called by: inspect/mod.rs.
 -- Locks: none.
 -- Index: job_pkey.
-select id::text from postrider.list_jobs($1::text::json, $2::bigint, $3::int, 10000) order by id desc
+select id::text from postrider.list_jobs($1::text::json, $2::bigint, $3::int, 10000) id order by id desc
