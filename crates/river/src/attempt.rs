@@ -14,6 +14,9 @@ use crate::view::OUTPUT;
 /// The largest output that is kept, in bytes.
 const OUTPUT_BYTES_MAX: usize = 65_536;
 
+/// What the handler tells of its progress.
+pub(crate) type Told = watch::Receiver<Option<(u8, String)>>;
+
 /// One attempt of a job in River.
 pub(crate) struct InRiver {
     context: WorkContext,
@@ -39,7 +42,7 @@ impl InRiver {
         self.committed.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn told(&self) -> watch::Receiver<Option<(u8, String)>> {
+    pub(crate) fn told(&self) -> Told {
         self.progress.subscribe()
     }
 

@@ -18,7 +18,7 @@ use riverqueue::{
 use sqlx::PgPool;
 use tracing::warn;
 
-use crate::attempt::InRiver;
+use crate::attempt::{InRiver, Told};
 use crate::envelope::Envelope;
 use crate::view::{ATTEMPTS_MOST, ENDED, PROGRESS, REFUSED, Refusal, Word, lease, micros, queue_here, small};
 
@@ -80,9 +80,11 @@ impl Worker<Envelope> for Work {
         let stop = context.cancellation_token().child_token();
         let cx = Context::new(stop, began + spec.timeout, self.clock.clone(), Arc::clone(&attempt) as Arc<dyn Attempt>);
         let handed = handed(&job.args, &job.row);
+        // before the handler can tell anything: who listens later has missed what was told
+        let told = attempt.told();
         let verdict = tokio::select! {
             verdict = answer(handler.as_ref(), &handed, &cx, spec.timeout) => verdict,
-            never = tell_progress(&context, &attempt, job.row.id) => match never {},
+            never = tell_progress(&context, told, job.row.id) => match never {},
         };
         if attempt.is_committed() {
             return Ok(WorkOutcome::Complete);
@@ -156,8 +158,7 @@ fn handed(envelope: &Envelope, row: &JobRow) -> Job {
 }
 
 /// Writes what the handler tells of its progress, as long as the attempt runs. River has no place for it but the job's metadata.
-async fn tell_progress(context: &WorkContext, attempt: &InRiver, id: i64) -> std::convert::Infallible {
-    let mut told = attempt.told();
+async fn tell_progress(context: &WorkContext, mut told: Told, id: i64) -> std::convert::Infallible {
     loop {
         if told.changed().await.is_err() {
             std::future::pending::<()>().await;

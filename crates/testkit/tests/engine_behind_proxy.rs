@@ -230,7 +230,7 @@ async fn c35_a_listener_that_a_network_forgot_is_found_within_twenty_seconds_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f18_connections_that_a_network_forgot_are_given_up_within_fifteen_seconds() {
+async fn f18_connections_that_a_network_forgot_are_given_up_within_twenty_seconds() {
     let db = TestDb::fresh().await;
     let proxy = Proxy::before(db.url()).await;
     let runs = Runs::default();
@@ -241,7 +241,7 @@ async fn f18_connections_that_a_network_forgot_are_given_up_within_fifteen_secon
     enqueue(db.pool(), 1).await;
     record(db.pool(), 2).await;
     // the first limit is that of the beat; what is idle by then is not tried first
-    for (n, limit) in [(1, Duration::from_secs(10)), (2, Duration::from_secs(15))] {
+    for (n, limit) in [(1, Duration::from_secs(15)), (2, Duration::from_secs(20))] {
         let started = runs.first(n, 2 * SOON).await;
         println!("job {n} started {:?} after every connection was forgotten", started - forgotten);
         assert!(started - forgotten <= limit);
