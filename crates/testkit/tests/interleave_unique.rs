@@ -8,7 +8,7 @@
 use postrider_testkit::TestDb;
 use postrider_testkit::interleave::{
     self, Outcome, Spec, Step, begin, cancel, claim, commit, delete, end, enqueue_unique, enqueue_unique_many, finish,
-    rescue, retry, rollback, tick, tick_with,
+    rescue, retry, rollback, sql, tick, tick_with,
 };
 
 use Outcome::{Completed, Exhausted, Failed, Refused, Released, Snoozed};
@@ -226,6 +226,8 @@ async fn u9_one_runs_and_one_waits_behind_it() {
 #[tokio::test]
 async fn x8_a_deletion_waits_for_no_group_that_a_retry_has_made_meanwhile() {
     let mode = "while_waiting";
+    let second = r#"select fresh::text from postrider.enqueue('t.k', '{"n":"z"}', unique_mode => 'while_waiting', unique_key => 'k');
+                    commit"#;
     let spec = Spec::new("a retry while a deletion waits for a producer, and a producer of both groups")
         .stage([
             enqueue_unique("x", mode, "l"),
@@ -236,9 +238,7 @@ async fn x8_a_deletion_waits_for_no_group_that_a_retry_has_made_meanwhile() {
         .session("a", [begin(enqueue_unique("v", mode, "k")).may_wait(), commit()])
         .session("b", [delete(&["x", "y"]).may_wait()])
         .session("c", [retry(&["x"]).may_wait()])
-        .session(
-            "d",
-            [begin(enqueue_unique("w", mode, "l")).may_wait(), enqueue_unique("z", mode, "k").may_wait(), commit()],
-        );
+        // a transaction of two calls
+        .session("d", [begin(enqueue_unique("w", mode, "l")).may_wait(), sql(second).may_wait()]);
     run(&[spec]).await;
 }
