@@ -97,9 +97,8 @@ begin
             continue;
         end if;
         if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
-            if mode in (1, 5) then
-                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
-                continue when not found;
+            if mode in (1, 5) and not postrider.share_unique(hash, u.job) then
+                continue;
             end if;
             return u.job;
         end if;
@@ -109,6 +108,20 @@ begin
             return id;
         end if;
     end loop;
+end $$;
+
+-- Locks the row of a group, shared, if it still stands for that job. If it does not, nothing is locked: Postgres keeps the lock on a row
+-- that has changed while one waited for it, and of two who hold it shared and want to change it each waits for the other.
+create function postrider.share_unique(hash bytea, job bigint) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    perform 1 from postrider.uniq x where x.hash = share_unique.hash and x.job = share_unique.job for share;
+    if not found then
+        raise no_data_found;
+    end if;
+    return true;
+exception when no_data_found then
+    return false;
 end $$;
 
 -- Enqueues a job that may be one with a job like it. `new_id` was drawn for it. unique_mode: while_waiting, until_done, within (needs

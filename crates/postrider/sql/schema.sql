@@ -2440,6 +2440,25 @@ end $$;
 
 
 --
+-- Name: share_unique(bytea, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.share_unique(hash bytea, job bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform 1 from postrider.uniq x where x.hash = share_unique.hash and x.job = share_unique.job for share;
+    if not found then
+        raise no_data_found;
+    end if;
+    return true;
+exception when no_data_found then
+    return false;
+end $$;
+
+
+--
 -- Name: done; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -2685,9 +2704,8 @@ begin
             continue;
         end if;
         if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
-            if mode in (1, 5) then
-                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
-                continue when not found;
+            if mode in (1, 5) and not postrider.share_unique(hash, u.job) then
+                continue;
             end if;
             return u.job;
         end if;
@@ -4119,6 +4137,13 @@ REVOKE ALL ON FUNCTION postrider.settle_left_over() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION share_unique(hash bytea, job bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.share_unique(hash bytea, job bigint) FROM PUBLIC;
 
 
 --

@@ -91,6 +91,32 @@ async fn u9_a_claim_beside_a_producer_neither_waits_nor_loses_what_was_enqueued(
     run(&specs).await;
 }
 
+/// Both wait for what changes the group, and then one of them has to make the next one.
+#[tokio::test]
+async fn u5_two_producers_that_waited_for_the_same_change_do_not_wait_for_each_other() {
+    let mut specs = Vec::new();
+    for mode in MODES {
+        let waits = || vec![enqueue_unique("x", mode, "k")];
+        let runs = || holding(mode);
+        for (name, stage, change) in [
+            ("a claim", waits(), claim("w1", 9)),
+            ("a cancellation", waits(), cancel(&["x"])),
+            ("a deletion", waits(), delete(&["x"])),
+            ("a completion", runs(), finish("w1", Completed)),
+            ("a failure", runs(), finish("w1", Failed)),
+        ] {
+            specs.push(
+                Spec::new(format!("{name} beside two producers of one like it, {mode}"))
+                    .stage(stage)
+                    .session("a", [begin(change).may_wait(), commit()])
+                    .session("b", [begin(enqueue_unique("y", mode, "k")).may_wait(), commit()])
+                    .session("c", [enqueue_unique("z", mode, "k").may_wait()]),
+            );
+        }
+    }
+    run(&specs).await;
+}
+
 #[tokio::test]
 async fn u7_every_end_of_an_attempt_beside_a_producer_of_one_like_it() {
     let mut specs = Vec::new();
