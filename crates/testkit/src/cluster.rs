@@ -73,7 +73,14 @@ impl TestServer {
     /// # Panics
     /// If that fails, with what to do about it.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let options = settings.iter().fold(test_options(), |options, (name, value)| options.setting(name, value));
+        Self::with(settings.iter().fold(test_options(), |options, (name, value)| options.setting(name, value))).await
+    }
+
+    /// The same with these options.
+    ///
+    /// # Panics
+    /// If that fails, with what to do about it.
+    pub async fn with(options: Options) -> Self {
         Self::try_start(options).await.unwrap_or_else(|error| panic!("no Postgres for this test: {error:#}"))
     }
 
