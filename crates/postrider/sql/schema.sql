@@ -875,10 +875,10 @@ CREATE TABLE postrider.kind (
 
 
 --
--- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -902,7 +902,7 @@ begin
     end if;
     fresh := false;
     replaced := false;
-    if idempotency_key is not null then
+    if idempotency_key is not null and not key_taken then
         id := postrider.take_unique(postrider.unique_hash(6::smallint, '', owner, idempotency_key, null), 6::smallint, new_id,
             clock_timestamp() + interval '24 hours');
         if id <> new_id then
@@ -1032,6 +1032,12 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
+    epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
+    -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
+    firsts int[] := '{}';
+    last bytea;
+    last_at int;
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -1040,17 +1046,34 @@ begin
             json_array_elements(jobs))
            with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
-        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
-               (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
-               coalesce(t.unique_mode, d.unique_mode) as mode
-          from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
+        select t.at::int as at, t.idempotency_key, epoch | (numbers[t.at] << 2) | d.class as new_id,
+               postrider.unique_hash(6::smallint, '', coalesce(t.owner, ''), t.idempotency_key, null) as hash
+          from rows from (json_to_recordset(jobs) as (kind text, owner text, idempotency_key text))
+               with ordinality t (kind, owner, idempotency_key, at)
+          join postrider.kind d on d.name = t.kind
+         where t.idempotency_key is not null order by 4, 1
+    loop
+        perform postrider.check_alike(null, null, null, null, x.idempotency_key, null);
+        if x.hash = last then
+            firsts[x.at] := last_at;
+            continue;
+        end if;
+        last := x.hash;
+        last_at := x.at;
+        firsts[x.at] := x.at;
+        ids[x.at] := nullif(postrider.take_unique(x.hash, 6::smallint, x.new_id, clock_timestamp() + interval '24 hours'), x.new_id);
+    end loop;
+    for x in
+        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner, epoch | (numbers[t.at] << 2) as new_id
+          from rows from (
                 json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
                     unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
                 json_array_elements(jobs))
-               with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
-                   idempotency_key, retry, job, at)) t
+               with ordinality t (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
+                   idempotency_key, retry, job, at)
           left join postrider.kind d on d.name = t.kind
-         order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
+         where firsts[t.at] is null or (firsts[t.at] = t.at and ids[t.at] is null)
+         order by case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
@@ -1060,12 +1083,14 @@ begin
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry);
+              x.on_duplicate, x.idempotency_key, x.retry, true);
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
     end loop;
-    return query select * from unnest(ids, fresh_ones, replaced_ones);
+    return query
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+      from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
 
@@ -3874,10 +3899,10 @@ REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, prior
 
 
 --
--- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean) FROM PUBLIC;
 
 
 --

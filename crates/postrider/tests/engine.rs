@@ -379,3 +379,24 @@ async fn u1_each_event_has_a_job_of_its_own_although_its_kind_is_unique() {
     let page = PgInspector::new(db.pool().clone()).jobs(&Filter::default(), None, 10).await.unwrap();
     assert_eq!(page.jobs.len(), 2);
 }
+
+/// Whatever the first one of the call with that key is answered with.
+#[tokio::test]
+async fn e11_a_key_that_comes_twice_in_one_call_is_answered_with_one_id() {
+    let db = TestDb::fresh().await;
+    let bus = Bus::builder(db.pool().clone()).kinds([Kind::new("t.a")]).build().await.unwrap();
+    let alike = NewJob { unique: Some(Unique::UntilDone), ..NewJob::new("t.a", empty()) };
+    let there = bus.jobs().enqueue(None, std::slice::from_ref(&alike)).await.unwrap().remove(0);
+    let keyed = |job: NewJob, key: &str| NewJob { idempotency_key: Some(key.to_owned()), ..job };
+    let plain = || NewJob::new("t.a", empty());
+    let asked = [keyed(alike, "a"), keyed(plain(), "a"), keyed(plain(), "b"), plain(), keyed(plain(), "b")];
+    let made = bus.jobs().enqueue(None, &asked).await.unwrap();
+    assert_eq!((&made[0].id, &made[1].id, &made[4].id), (&there.id, &there.id, &made[2].id));
+    assert_eq!(made.iter().map(|one| one.fresh).collect::<Vec<_>>(), [false, false, true, true, false]);
+    let again = bus.jobs().enqueue(None, &asked[..3]).await.unwrap();
+    let ids = |made: &[postrider::Enqueued]| made.iter().map(|one| one.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&again), ids(&made[..3]));
+    assert!(again.iter().all(|one| !one.fresh));
+    let page = PgInspector::new(db.pool().clone()).jobs(&Filter::default(), None, 10).await.unwrap();
+    assert_eq!(page.jobs.len(), 3);
+}

@@ -48,6 +48,25 @@ async fn u5_u6_of_two_that_are_alike_one_wins_and_the_other_one_is_told_unless_i
                 .session("b", [enqueue_unique("y", mode, "k").gives("y").waits("a1", "a2")])
                 .ends("y=ready/0"),
         );
+        // one call takes an idempotency key beside one of the two groups, whichever it is
+        for (own, other) in [("k", "l"), ("l", "k")] {
+            let item = |name: &str, key: &str, more: &str| {
+                let window = if mode == "within" { r#","unique_for":"1 hour""# } else { "" };
+                format!(
+                    r#"{{"kind":"t.k","args":{{"n":"{name}"}},"unique_mode":"{mode}","unique_key":"{key}"{window}{more}}}"#
+                )
+            };
+            let keyed = format!("{},{}", item("x", own, r#","idempotency_key":"i""#), item("y", other, ""));
+            let plain = format!("{},{}", item("v", own, ""), item("w", other, ""));
+            let call = |items: &str| sql(format!("select count(*)::text from postrider.enqueue_many('[{items}]')"));
+            specs.push(
+                Spec::new(format!("batches of which one has an idempotency key, beside {own}, {mode}"))
+                    .session("a", [begin(call(&keyed)).waits("b1", "b2"), end()])
+                    .session("b", [begin(call(&plain)).waits("a1", "a2"), commit()])
+                    .ends("x=ready/0 y=ready/0")
+                    .ends("v=ready/0 w=ready/0"),
+            );
+        }
         let crossed =
             |names: [&str; 2], keys: [&str; 2]| enqueue_unique_many(mode, &[(names[0], keys[0]), (names[1], keys[1])]);
         specs.push(
