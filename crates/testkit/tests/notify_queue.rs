@@ -1,11 +1,6 @@
 //! C42: the server's queue of notifications is full behind somebody who listens and does not end his transaction. Since the queue of most
 //! servers holds gigabytes, this runs on a server of its own that can be told to have a small one.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a failed helper is a failed test, and a run tells what it counted"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a failed helper is a failed test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

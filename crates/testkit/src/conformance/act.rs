@@ -101,9 +101,10 @@ pub async fn x2_a_cancellation_reaches_a_running_job_without_a_wake_up(engine: &
     }
     let asked = Instant::now();
     assert_eq!(act(&scene, Act::Cancel, &id).await, Effect::Requested);
-    assert_eq!(act(&scene, Act::Cancel, &id).await, Effect::Requested, "asked again");
+    let again = act(&scene, Act::Cancel, &id).await;
+    assert!(matches!(again, Effect::Requested | Effect::Already(State::Cancelled)), "asked again: {again:?}");
     assert_eq!(heard.next().await.word(), ("deaf", false));
-    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?}", asked.elapsed());
     let view = scene.until(&id, State::Cancelled).await;
     assert_eq!((view.attempt, view.attempts.len()), (1, 1), "{view:?}");
     drop(deaf);
