@@ -176,7 +176,7 @@ end $$;
 create function postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) returns json
 language plpgsql set search_path = pg_catalog, pg_temp set jit = off set lock_timeout = '50ms' as $$
 declare
-    most int := 5000;
+    most int := 2000;
     old_enough timestamptz := clock_timestamp() - keep;
     live bigint[];
     fresh bigint[];
@@ -228,7 +228,8 @@ end $$;
 -- Drops the partitions of a span; these jobs of it live on in a partition of what was kept before, which grows over the span, or in one
 -- of their own. The partitioned tables are ours from the first lock on, and everybody waits: nothing is looked for from there on.
 create function postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) returns void
-language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '50ms'
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     tables text[] := array(select p.name from postrider.partitioned p where p.unit = 'job' order by p.name);
     t text;
@@ -258,7 +259,7 @@ begin
             else
                 execute format('create table postrider.%I (like postrider.%I including all)', t || grown, t);
             end if;
-            execute format('insert into postrider.%I select x.* from postrider.%I x where x.class = $1 and x.id = any ($2)',
+            execute format('insert into postrider.%I select x.* from unnest($2) i (id) join postrider.%I x on x.class = $1 and x.id = i.id',
                 t || grown, t || suffix) using class, ids;
         end if;
         execute format('alter table postrider.%I detach partition postrider.%I', t, t || suffix);
