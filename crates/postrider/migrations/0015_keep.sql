@@ -214,6 +214,8 @@ begin
             perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
             insert into postrider.retired (class, first, until, ended_by)
             values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
+            update postrider.retired r set swept = false
+             where r.class = retire_span.class and r.first >= retire_span.first and r.until <= retire_span.until;
             delete from postrider.pinned p where p.class = retire_span.class and p.first = retire_span.first;
             return json_build_object('span', suffix, 'kept', cardinality(live) + n_fresh, 'again', true);
         exception when lock_not_available then

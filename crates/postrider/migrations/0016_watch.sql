@@ -59,7 +59,8 @@ end $$;
 -- Groups up to `most` failed attempts; one at a time, the second one leaves it to the first. A kind has two hundred groups at most, and
 -- one for all others. Answers with how many it took.
 create function postrider.group_failures(most int) returns int
-language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     grouped int;
 begin
@@ -374,7 +375,8 @@ begin
 end $$;
 
 create function postrider.alerts_of_keeping() returns setof postrider.alert
-language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     now timestamptz := clock_timestamp();
 begin

@@ -179,7 +179,7 @@ begin
         union all
         select x.* from postrider.alerts_of_keeping() x
         union all
-        select x.* from postrider.alerts_of_server() x) a
+        select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
 end $$;
 
@@ -236,6 +236,8 @@ CREATE FUNCTION postrider.alerts_of_keeping() RETURNS SETOF postrider.alert
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
 declare
     now timestamptz := clock_timestamp();
@@ -280,10 +282,10 @@ end $$;
 
 
 --
--- Name: alerts_of_server(); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: alerts_of_server(interval); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.alerts_of_server() RETURNS SETOF postrider.alert
+CREATE FUNCTION postrider.alerts_of_server(long interval) RETURNS SETOF postrider.alert
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -303,11 +305,11 @@ begin
            'cleared away', postrider.said(s.xact_start), coalesce(nullif(s.application_name, ''), 'no name'), s.state), 'end it'
       from pg_stat_activity s
      where s.datname = current_database() and (s.backend_xmin is not null or s.backend_xid is not null)
-       and s.backend_type = 'client backend' and s.xact_start < now - interval '10 minutes';
+       and s.backend_type = 'client backend' and s.xact_start < now - alerts_of_server.long and s.pid <> pg_backend_pid();
     return query
     select 'prepared_transaction', 'critical', x.gid, x.prepared, format('a prepared transaction waits since %s', postrider.said(x.prepared)),
            'commit it or roll it back'
-      from pg_prepared_xacts x where x.database = current_database() and x.prepared < now - interval '10 minutes';
+      from pg_prepared_xacts x where x.database = current_database() and x.prepared < now - alerts_of_server.long;
     return query
     select 'replication_slot', 'warning', s.slot_name::text, null::timestamptz, format('replication slot %s is not in use and holds %s transactions back',
            s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin))), 'drop the slot if nothing will come back for it'
@@ -1608,6 +1610,7 @@ CREATE FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) RETU
     AS $$
 declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
+    ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
     workers bigint;
     running bigint;
@@ -1618,12 +1621,8 @@ begin
         return format('No live worker works on queue %s.', r.queue);
     elsif not exists (select from postrider.worker w where r.queue = any (w.queues) and j.kind = any (w.kinds)) then
         return format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.', r.queue, j.kind);
-    elsif r.flags & 16 <> 0 and not exists (
-        select from postrider.uniq u where u.hash = j.unique_hash and (u.job = j.id or u.running = j.id) and u.running is distinct from j.id)
-    then
-        return coalesce((select format('Job %s, which is like it, runs: it comes after that one.', u.running)
-                           from postrider.uniq u where u.hash = j.unique_hash and u.running is not null),
-                        'It is due, and starts with the next free slot.');
+    elsif r.flags & 16 <> 0 and ahead is not null then
+        return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
     select count(*) into before from (
         select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
@@ -2048,6 +2047,10 @@ CREATE FUNCTION postrider.group_failures(most integer) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     grouped int;
@@ -4943,10 +4946,10 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION alerts_of_server(); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION alerts_of_server(long interval); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.alerts_of_server() FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
 
 
 --

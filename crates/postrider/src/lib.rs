@@ -36,7 +36,7 @@ pub use port::{
     Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, Running, Settings, WakeUps};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

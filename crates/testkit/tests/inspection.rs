@@ -184,7 +184,8 @@ async fn i2_a_list_is_filtered_newest_first() {
     }
     let claimed = desk.claim(2).await;
     desk.finish(claimed[0], 1, "").await;
-    for (state, expected) in [(State::Completed, vec![&a]), (State::Running, vec![&b]), (State::Pending, vec![&d, &c])] {
+    for (state, expected) in [(State::Completed, vec![&a]), (State::Running, vec![&b]), (State::Pending, vec![&d, &c])]
+    {
         let found = desk.all(&Filter { states: vec![state], ..none.clone() }).await;
         assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{state:?}");
     }
@@ -285,7 +286,9 @@ async fn i4_each_reason_why_a_job_has_not_run_is_told_in_words() {
     desk.beat("\"t.a\", \"t.b\"").await;
     let second = desk.enqueue(job("t.a")).await;
     let due = |before: &str, running: u32| {
-        format!("It is due. {before} before it in queue q, where {running} run on one worker: it starts when a slot is free and its turn has come.")
+        format!(
+            "It is due. {before} before it in queue q, where {running} run on one worker: it starts when a slot is free and its turn has come."
+        )
     };
     assert_eq!(desk.explained(&second).await, due("1 are", 0));
     let runs = desk.claim(1).await[0];
@@ -397,11 +400,12 @@ async fn a1_a_failing_attempt_waits_for_nobody_who_counts_failures() {
     let claimed = desk.claim(2).await;
     desk.finish(claimed[0], 4, "broke").await;
     let mut counting = desk.pool().begin().await.unwrap();
-    let n: i64 = sqlx::query_scalar("select count(*) from postrider.failures()").fetch_one(&mut *counting).await.unwrap();
+    let n: i64 =
+        sqlx::query_scalar("select count(*) from postrider.failures()").fetch_one(&mut *counting).await.unwrap();
     assert_eq!(n, 1);
     sqlx::query("select from postrider.failure for update").execute(&mut *counting).await.unwrap();
-    desk.run("set lock_timeout = '100ms'").await;
-    desk.finish(claimed[1], 4, "broke").await;
+    let unhindered = tokio::time::timeout(Duration::from_secs(10), desk.finish(claimed[1], 4, "broke")).await;
+    unhindered.expect("it waits for who counts");
     // a second one who looks meanwhile is not held up either
     assert_eq!(inspect::failures(desk.pool(), None, 10).await.unwrap().len(), 0);
     counting.commit().await.unwrap();
@@ -438,7 +442,9 @@ async fn c02_a_healthy_bus_has_no_alerts_and_each_trouble_is_told_with_what_to_d
     desk.finish(refused, 4, "broke").await;
     let due = desk.enqueue(job("t.a")).await;
     let parked = |key: &str, pos: i32| {
-        format!("insert into postrider.parked (queue, key, pos, id, priority, share) values ('q', '{key}', {pos}, {pos}, 2, 0)")
+        format!(
+            "insert into postrider.parked (queue, key, pos, id, priority, share) values ('q', '{key}', {pos}, {pos}, 2, 0)"
+        )
     };
     let troubles = [
         ("oldest_due", "critical", format!("update postrider.job set created_at = now() - interval '2 hours' where id = {due}")),
@@ -490,7 +496,8 @@ async fn c44_whoever_keeps_dead_rows_from_being_cleared_away_is_named() {
         .await
         .unwrap();
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *holder).await.unwrap();
-    let sql = "select subject || ': ' || says from postrider.alerts_of_server(interval '0') where name = 'long_transaction'";
+    let sql =
+        "select subject || ': ' || says from postrider.alerts_of_server(interval '0') where name = 'long_transaction'";
     let told = desk.text(sql).await;
     assert!(told.starts_with(&format!("process {pid}: a transaction is open since 2")), "{told}");
     assert!(told.contains("(report, idle in transaction)"), "{told}");

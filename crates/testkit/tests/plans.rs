@@ -58,7 +58,11 @@ const HOT: &[(&str, &str)] = &[
 const BOUNDED: &[(&str, &str, i64)] = &[
     ("count everything", "select * from postrider.count_jobs(10000)", 200_000),
     ("alerts", "select * from postrider.alerts()", 10_000),
-    ("list what no job is", r#"select * from postrider.list_jobs('{"kind": "t.none"}', 9223372036854775807, 20, 10000)"#, 20_000),
+    (
+        "list what no job is",
+        r#"select * from postrider.list_jobs('{"kind": "t.none"}', 9223372036854775807, 20, 10000)"#,
+        20_000,
+    ),
     (
         "list the last that failed",
         r#"select * from postrider.list_jobs('{"states": ["retryable"]}', 9223372036854775807, 20, 10000)"#,
@@ -190,7 +194,8 @@ async fn c44_what_hot_statements_read_does_not_grow_with_a_million_ready_future_
                 wrong.push(format!("i3: {name}, {statistics} statistics: {read} blocks"));
             }
             if !scanned.is_empty() {
-                wrong.push(format!("i3: {name}, {statistics} statistics: reads {} from end to end", scanned.join(", ")));
+                wrong
+                    .push(format!("i3: {name}, {statistics} statistics: reads {} from end to end", scanned.join(", ")));
             }
         }
     }

@@ -206,7 +206,9 @@ async fn r1_times_are_declared_and_two_that_contradict_each_other_are_refused() 
     declare(DAY * 9, 0).await.unwrap();
     let Err(Error::Declarations(refused)) = declare(Duration::ZERO, 2).await else { panic!("kept for no time") };
     assert_eq!(refused.iter().map(|r| r.field.as_str()).collect::<Vec<_>>(), ["keep"]);
-    let kept = house.text("select string_agg(what || ' ' || justify_hours(keep), ', ' order by what) from postrider.retention").await;
+    let kept = house
+        .text("select string_agg(what || ' ' || justify_hours(keep), ', ' order by what) from postrider.retention")
+        .await;
     assert_eq!(kept, "event 60 days, long 90 days, short 1 day, standard 2 days");
     let id = house.enqueue(job("k.standard")).await;
     let claimed = house.claim().await;
@@ -442,7 +444,8 @@ async fn r2_a_kill_anywhere_leaves_nothing_half_done() {
         for table in ["done", "attempt", "delivery_attempt"] {
             assert_eq!(house.spans(table).await, spans, "{table}, killed after {after:?}");
         }
-        let loose = "select count(*)::text from pg_class c where c.relnamespace = 'postrider'::regnamespace and c.relkind = 'r'
+        let loose =
+            "select count(*)::text from pg_class c where c.relnamespace = 'postrider'::regnamespace and c.relkind = 'r'
                        and c.relname ~ '^(job|done|attempt|delivery_attempt)_c' and not c.relispartition";
         assert_eq!(house.text(loose).await, "0", "killed after {after:?}");
         assert!(house.is_here(&waiting).await, "killed after {after:?}");

@@ -11,8 +11,8 @@ use sqlx::PgPool;
 use crate::error::Error;
 use crate::pg::Statement;
 
-pub use watch::{Alert, Count, Duty, Failure, Severity, alerts, counts, duties, failures};
 pub(crate) use view::{explain, gone, list, queues, views};
+pub use watch::{Alert, Count, Duty, Failure, Severity, alerts, counts, duties, failures};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

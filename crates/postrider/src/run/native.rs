@@ -175,8 +175,7 @@ impl Inspector for PgInspector {
             let before = after.map_or(i64::MAX, |id| id.as_str().parse().unwrap_or(0));
             let filter = job::filter_json(filter)?;
             let mut connection = borrow(&self.pool).await?;
-            let (ids, next) =
-                inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
+            let (ids, next) = inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
             Ok(Page { jobs: inspect::views(&mut connection, &ids, false).await?, next })
         })
     }

@@ -66,7 +66,7 @@ impl Waiters {
             if let Some(view) = in_time(until, look).await? {
                 return Ok(Waited::Ended(view));
             }
-            if first && gone(pool, key).await? {
+            if first && in_time(until, gone(pool, key)).await?.is_some() {
                 return Ok(Waited::Gone(id.clone()));
             }
             first = false;
@@ -116,8 +116,8 @@ async fn view(pool: &PgPool, key: i64) -> Result<Option<Box<JobView>>, Error> {
 }
 
 /// Whether a job is kept no longer. One that is not there may be one that has not committed yet.
-async fn gone(pool: &PgPool, key: i64) -> Result<bool, Error> {
-    Ok(inspect::gone(&mut borrow(pool).await?, key).await?.is_some())
+async fn gone(pool: &PgPool, key: i64) -> Result<Option<()>, Error> {
+    Ok(inspect::gone(&mut borrow(pool).await?, key).await?.map(drop))
 }
 
 /// What a look found; nothing if it takes longer than one may.
