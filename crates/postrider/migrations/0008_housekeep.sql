@@ -14,7 +14,7 @@ create table postrider.duty (
 );
 
 -- Does one duty, in a transaction of its own, and tells what came of it. 'usual': keeps the next partitions there and forgets what is
--- over; 'retire': one step of retention, to be called again while it tells `again`; 'failures': groups what failed. One at a time in the
+-- over; 'retire': one step of retention; 'failures': groups what failed. The last two are to be called again while they tell `again`. One at a time in the
 -- database; whoever comes second is told `busy` and waits for nothing.
 create function postrider.housekeep(duty text default 'usual') returns json
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
@@ -30,7 +30,7 @@ begin
     elsif duty = 'retire' then
         told := postrider.retire();
     elsif duty = 'failures' then
-        told := json_build_object('grouped', postrider.group_failures(10000));
+        select json_build_object('grouped', g, 'again', g >= 10000) into told from postrider.group_failures(10000) g;
     else
         perform postrider.refuse('PR005', 'duty', format('%L is not a duty', left(duty, 80)), 'use usual, retire or failures');
     end if;

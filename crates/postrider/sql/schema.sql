@@ -2197,7 +2197,7 @@ begin
     elsif duty = 'retire' then
         told := postrider.retire();
     elsif duty = 'failures' then
-        told := json_build_object('grouped', postrider.group_failures(10000));
+        select json_build_object('grouped', g, 'again', g >= 10000) into told from postrider.group_failures(10000) g;
     else
         perform postrider.refuse('PR005', 'duty', format('%L is not a duty', left(duty, 80)), 'use usual, retire or failures');
     end if;
@@ -3436,6 +3436,8 @@ begin
             perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
             insert into postrider.retired (class, first, until, ended_by)
             values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
+            update postrider.retired r set swept = false
+             where r.class = retire_span.class and r.first >= retire_span.first and r.until <= retire_span.until;
             delete from postrider.pinned p where p.class = retire_span.class and p.first = retire_span.first;
             return json_build_object('span', suffix, 'kept', cardinality(live) + n_fresh, 'again', true);
         exception when lock_not_available then

@@ -1,5 +1,4 @@
 //! `docs/metrics.md` and [`Figures::metrics`] say the same.
-#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use postrider::Figures;
 
