@@ -137,7 +137,8 @@ return coalesce(
     (select case when p.attempt > 0 then 'retryable' else 'pending' end from postrider.parked p where p.id = j.id));
 
 -- Cancels: a job that waits never runs; one that runs is to end as cancelled, which its worker learns with its next beat. effect: done,
--- requested (also if somebody else keeps it for so long that a later beat has to do it), already (it has ended: as state tells), unknown.
+-- requested (also if somebody else keeps it for so long that a later beat has to do it), already (it has ended: as state tells), gone (it had
+-- ended, and is not kept any longer), unknown.
 create function postrider.cancel(ids bigint[], reason text default null) returns table (id bigint, effect text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -171,7 +172,7 @@ begin
         foreach x in array rest loop
             select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
             if not found then
-                return query select x, 'unknown', null::text;
+                return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             elsif exists (select from postrider.done d where d.class = j.class and d.id = x) then
                 return query select x, 'already', postrider.end_name(d.state) from postrider.done d where d.class = j.class and d.id = x;
             else
@@ -203,7 +204,7 @@ begin atomic
 end;
 
 -- Lets jobs run again: one that has ended starts anew with all its attempts and keeps its history; one that waits for its time runs now.
--- effect: done, running (refused), already (it waits to be claimed), unknown.
+-- effect: done, running (refused), already (it waits to be claimed), gone, unknown.
 create function postrider.retry(ids bigint[]) returns table (id bigint, effect text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -219,7 +220,7 @@ begin
     for x in select distinct i from unnest(retry.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, 'unknown', null::text;
+            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             continue;
         end if;
         delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
@@ -257,7 +258,7 @@ begin
         on conflict do nothing;
 end $$;
 
--- Removes jobs and their history; what was one with them is free again. effect: done, running (refused), unknown.
+-- Removes jobs and their history; what was one with them is free again. effect: done, running (refused), gone, unknown.
 create function postrider.delete(ids bigint[]) returns table (id bigint, effect text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -274,7 +275,7 @@ begin
     for x in select distinct i from unnest(delete.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, 'unknown', null::text;
+            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             continue;
         end if;
         begin
@@ -386,7 +387,7 @@ begin
 end $$;
 
 -- Jobs in the order of their ids, after one and up to another: `looked_at` of them at most, those that match the filter told with their
--- state. filter: {kind, queue, owner, states: […], from, to}. The last row tells, with null as state, how far was looked.
+-- state. filter: {kind, queue, owner, states: […], from, to, args: JSON that theirs contain}. The last row tells, with null as state, how far was looked.
 create function postrider.find_jobs(filter json, after bigint, upto bigint, looked_at int) returns table (id bigint, state text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -396,6 +397,7 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -406,7 +408,8 @@ begin
     loop
         last := j.id;
         continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or not j.args::jsonb @> args;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -414,17 +417,21 @@ begin
     return query select last, null::text where last is not null;
 end $$;
 
--- The same, newest first, until `most` match: for an operator's list.
-create function postrider.list_jobs(filter json, before bigint, most int, looked_at int) returns setof bigint
+-- The same, newest first, until `most` match: for an operator's list. The last row tells, with null as id, how far was looked, if there is
+-- more to look at.
+create function postrider.list_jobs(filter json, before bigint, most int, looked_at int) returns table (id bigint, looked bigint)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
 declare
     j postrider.job;
     n int := 0;
     seen int;
-    looked int := 0;
+    done int := 0;
     part int := most;
+    place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -432,20 +439,26 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before order by x.id desc limit part) q
+                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
              order by q.id desc limit part
         loop
             seen := seen + 1;
-            before := j.id;
+            place := j.id;
             continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+                or not j.args::jsonb @> args;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
-            return next j.id;
+            return query select j.id, null::bigint;
             n := n + 1;
             exit when n >= most;
         end loop;
-        looked := looked + seen;
-        exit when n >= most or seen < part or looked >= looked_at;
-        part := least(part * 4, 2000);
+        done := done + seen;
+        -- fewer than were asked for: there are no more
+        if n < most and seen < part then
+            return;
+        end if;
+        exit when n >= most or done >= looked_at;
+        part := least(part * 4, 2000, looked_at - done);
     end loop;
+    return query select null::bigint, place;
 end $$;

@@ -1,4 +1,5 @@
 mod check;
+mod keep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +29,7 @@ pub use check::refusals;
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 
-pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE];
+pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR];
 
 /// A kind of job, with the handler that runs it in this process, if one does.
 #[derive(Clone)]
@@ -126,6 +127,7 @@ pub struct Builder {
     types: Vec<EventTypeSpec>,
     kinds: Vec<Kind>,
     subscriptions: Vec<SubscriptionSpec>,
+    kept: keep::Kept,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
     direct: Option<PgConnectOptions>,
@@ -143,6 +145,7 @@ impl Builder {
             types: Vec::new(),
             kinds: Vec::new(),
             subscriptions: Vec::new(),
+            kept: keep::Kept::default(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
             direct: None,
@@ -322,6 +325,7 @@ impl Builder {
             }
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
         }
+        refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));
         refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
@@ -346,6 +350,7 @@ impl Builder {
             let text = Payload::of_trusted(&declarations)?;
             tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
         }
+        self.kept.declare(&mut *tx, &self.app, self.generation).await?;
         tx.commit().await.map_err(failed)
     }
 }

@@ -32,11 +32,11 @@ pub use job::{Next, after_failure};
 pub use pg::migrate;
 pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
-    Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, NewJob, OnDuplicate,
+    Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, Look, NewJob, OnDuplicate,
     Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, Running, Settings, WakeUps};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

@@ -91,6 +91,9 @@ impl Inspector for RiverInspector {
 
     fn jobs<'a>(&'a self, filter: &'a Filter, after: Option<&'a JobId>, most: usize) -> Fut<'a, Page> {
         Box::pin(async move {
+            if filter.args.is_some() {
+                return Err(incapable("args", "River's client lists no jobs by their args"));
+            }
             if filter.from.is_some() || filter.to.is_some() {
                 return Err(incapable("from", "River's client lists no jobs by when they were enqueued"));
             }

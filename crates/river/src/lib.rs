@@ -43,6 +43,8 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     aging: false,
     stuck_told: false,
     max_age: true,
+    tells_gone: false,
+    explains: false,
 };
 
 /// Makes River's tables, or brings them up to date, in the schema that the pool's connections look into first.

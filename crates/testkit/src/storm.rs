@@ -93,6 +93,7 @@ impl StormReport {
             "left",
             "relayed",
             "epochs",
+            "spans",
             "declared",
             "put",
             "dropped",

@@ -45,7 +45,34 @@ const HOT: &[(&str, &str)] = &[
     ("look at a waiting one", "$view[$id]"),
     ("look at an ended one", "$view[$done]"),
     ("list the last ones", "select * from postrider.list_jobs('{}', 9223372036854775807, 20, 10000)"),
+    ("explain a waiting one", "select postrider.explain($id)"),
+    ("explain an ended one", "select postrider.explain($done)"),
+    ("explain a running one", "select postrider.explain($run)"),
+    ("look for one that is gone", "select postrider.gone_since(4611686018427387902)"),
+    ("failures", "select * from postrider.failures()"),
     ("relay", "select * from postrider.relay(100)"),
+];
+
+/// What an operator looks at, which reads up to a bound: so many blocks at most, whatever lies there. Ten thousand jobs of each place are
+/// a few blocks each.
+const BOUNDED: &[(&str, &str, i64)] = &[
+    ("count everything", "select * from postrider.count_jobs(10000)", 200_000),
+    ("alerts", "select * from postrider.alerts()", 10_000),
+    (
+        "list what no job is",
+        r#"select * from postrider.list_jobs('{"kind": "t.none"}', 9223372036854775807, 20, 10000)"#,
+        20_000,
+    ),
+    (
+        "list the last that failed",
+        r#"select * from postrider.list_jobs('{"states": ["retryable"]}', 9223372036854775807, 20, 10000)"#,
+        300_000,
+    ),
+    (
+        "list by args that no job has",
+        r#"select * from postrider.list_jobs('{"args": {"a": 1}}', 9223372036854775807, 20, 10000)"#,
+        20_000,
+    ),
 ];
 
 /// As after a crash or an upgrade: nothing is known of any table.
@@ -158,6 +185,17 @@ async fn c44_what_hot_statements_read_does_not_grow_with_a_million_ready_future_
             }
             if !scanned.is_empty() {
                 wrong.push(format!("{name}, {statistics} statistics: reads {} from end to end", scanned.join(", ")));
+            }
+        }
+        for (name, statement, most) in BOUNDED {
+            let (read, scanned) = measure(&db, statement).await;
+            println!("{name}, {statistics} statistics: {read} blocks of {most} at most");
+            if read > *most {
+                wrong.push(format!("i3: {name}, {statistics} statistics: {read} blocks"));
+            }
+            if !scanned.is_empty() {
+                wrong
+                    .push(format!("i3: {name}, {statistics} statistics: reads {} from end to end", scanned.join(", ")));
             }
         }
     }

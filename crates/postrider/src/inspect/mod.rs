@@ -2,6 +2,7 @@
 
 mod pg;
 mod view;
+mod watch;
 
 use postrider_contract::Timestamp;
 use serde::Serialize;
@@ -10,7 +11,8 @@ use sqlx::PgPool;
 use crate::error::Error;
 use crate::pg::Statement;
 
-pub(crate) use view::{list, queues, views};
+pub(crate) use view::{explain, gone, list, queues, views};
+pub use watch::{Alert, Count, Duty, Failure, Severity, alerts, counts, duties, failures};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

@@ -1,15 +1,37 @@
 use sqlx::PgPool;
 
+use postrider_contract::JobId;
+
+use super::watch::{Alert, Count, Duty, Failure, Severity};
 use super::{EventRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
 use crate::error::Error;
 use crate::pg::{Arg, Row, Statement, Tx as _, borrow};
+use crate::port::State;
 
 const OVERVIEW: Statement = crate::statement!("sql/overview.sql");
 const EVENTS: Statement = crate::statement!("sql/events.sql");
 const WORKERS: Statement = crate::statement!("sql/workers.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&OVERVIEW, &EVENTS, &WORKERS, &view::VIEW, &view::LIST, &view::QUEUES];
+const COUNTS: Statement = crate::statement!("sql/counts.sql");
+const FAILURES: Statement = crate::statement!("sql/failures.sql");
+const ALERTS: Statement = crate::statement!("sql/alerts.sql");
+const DUTIES: Statement = crate::statement!("sql/duties.sql");
+
+pub(super) const STATEMENTS: &[&Statement] = &[
+    &OVERVIEW,
+    &EVENTS,
+    &WORKERS,
+    &view::VIEW,
+    &view::LIST,
+    &view::QUEUES,
+    &view::GONE,
+    &view::EXPLAIN,
+    &COUNTS,
+    &FAILURES,
+    &ALERTS,
+    &DUTIES,
+];
 
 const ROWS_MOST: i64 = 200;
 
@@ -74,4 +96,69 @@ pub(super) async fn workers(pool: &PgPool) -> Result<Vec<WorkerRow>, Error> {
             })
         })
         .collect()
+}
+
+fn moment(row: &Row, column: usize) -> Option<Timestamp> {
+    row.opt(column).and_then(|text| text.parse().ok()).map(Timestamp::from_micros)
+}
+
+pub(super) async fn counts(pool: &PgPool) -> Result<Vec<Count>, Error> {
+    let wrong = || Error::Row { statement: COUNTS.name, column: 2, expected: "a state" };
+    let of = |row: &Row| {
+        Ok(Count {
+            kind: row.text(0)?.to_owned(),
+            queue: row.text(1)?.to_owned(),
+            state: State::named(row.text(2)?).ok_or_else(wrong)?,
+            jobs: count(row, 3)?,
+            more: row.text(4)? == "true",
+            at: micros(row, 5)?,
+        })
+    };
+    rows(pool, &COUNTS, &[]).await?.iter().map(of).collect()
+}
+
+pub(super) async fn failures(pool: &PgPool, kind: Option<&str>, most: u32) -> Result<Vec<Failure>, Error> {
+    let args = [kind.map_or(Arg::Null, Arg::Text), Arg::Int(i64::from(most))];
+    let of = |row: &Row| {
+        Ok(Failure {
+            kind: row.text(0)?.to_owned(),
+            fingerprint: row.text(1)?.to_owned(),
+            says: row.text(2)?.to_owned(),
+            sample: row.text(3)?.to_owned(),
+            attempts: count(row, 4)?,
+            discarded: count(row, 5)?,
+            first_at: micros(row, 6)?,
+            last_at: micros(row, 7)?,
+            last_job: JobId::new(row.text(8)?),
+        })
+    };
+    rows(pool, &FAILURES, &args).await?.iter().map(of).collect()
+}
+
+pub(super) async fn alerts(pool: &PgPool) -> Result<Vec<Alert>, Error> {
+    let of = |row: &Row| {
+        Ok(Alert {
+            name: row.text(0)?.to_owned(),
+            severity: if row.text(1)? == "critical" { Severity::Critical } else { Severity::Warning },
+            subject: row.text(2)?.to_owned(),
+            since: moment(row, 3),
+            says: row.text(4)?.to_owned(),
+            remedy: row.text(5)?.to_owned(),
+        })
+    };
+    rows(pool, &ALERTS, &[]).await?.iter().map(of).collect()
+}
+
+pub(super) async fn duties(pool: &PgPool) -> Result<Vec<Duty>, Error> {
+    let of = |row: &Row| {
+        Ok(Duty {
+            name: row.text(0)?.to_owned(),
+            done_at: moment(row, 1),
+            took_ms: row.opt(2).and_then(|text| text.parse().ok()),
+            told: row.opt(3).map(str::to_owned),
+            failing_since: moment(row, 4),
+            error: row.opt(5).map(str::to_owned),
+        })
+    };
+    rows(pool, &DUTIES, &[]).await?.iter().map(of).collect()
 }

@@ -8,6 +8,8 @@ use crate::port::{AttemptView, JobView, Progress, QueueView, State, Waits};
 pub(super) const VIEW: Statement = crate::statement!("sql/view.sql");
 pub(super) const LIST: Statement = crate::statement!("sql/list.sql");
 pub(super) const QUEUES: Statement = crate::statement!("sql/queues.sql");
+pub(super) const GONE: Statement = crate::statement!("sql/gone.sql");
+pub(super) const EXPLAIN: Statement = crate::statement!("sql/explain.sql");
 
 #[derive(Deserialize)]
 struct Past {
@@ -90,10 +92,32 @@ fn progress(row: &Row) -> Option<Progress> {
     Some(Progress { percent: row.opt(18)?.parse().ok()?, note: row.opt(19)?.to_owned(), at: micros(row, 20)? })
 }
 
-/// The ids of the newest jobs that match, before one.
-pub(crate) async fn list(tx: &mut dyn Tx, filter: &Payload, before: i64, most: i64) -> Result<Vec<i64>, Error> {
+/// The ids of the newest jobs that match, before one, and how far was looked if there is more to look at.
+pub(crate) async fn list(
+    tx: &mut dyn Tx,
+    filter: &Payload,
+    before: i64,
+    most: i64,
+) -> Result<(Vec<i64>, Option<JobId>), Error> {
     let args = [Arg::Text(filter.as_str()), Arg::Int(before), Arg::Int(most)];
-    tx.run(&LIST, &args).await?.iter().map(|row| row.int(0)).collect()
+    let (mut ids, mut next) = (Vec::new(), None);
+    for row in tx.run(&LIST, &args).await? {
+        match row.opt(1) {
+            Some(looked) => next = Some(JobId::new(looked)),
+            None => ids.push(row.int(0)?),
+        }
+    }
+    Ok((ids, next))
+}
+
+/// By when a job had ended that was there once and is kept no longer.
+pub(crate) async fn gone(tx: &mut dyn Tx, id: i64) -> Result<Option<Timestamp>, Error> {
+    Ok(tx.run(&GONE, &[Arg::Int(id)]).await?.first().and_then(|row| micros(row, 0)))
+}
+
+/// Why a job has not run.
+pub(crate) async fn explain(tx: &mut dyn Tx, id: i64) -> Result<Option<String>, Error> {
+    Ok(tx.run(&EXPLAIN, &[Arg::Int(id)]).await?.first().and_then(|row| row.opt(0)).map(str::to_owned))
 }
 
 pub(crate) async fn queues(tx: &mut dyn Tx) -> Result<Vec<QueueView>, Error> {

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
-use postrider_contract::{JobId, Payload};
-use serde_json::json;
+use postrider_contract::{JobId, Payload, Timestamp};
+use serde::Serialize;
 use sqlx::PgPool;
 
 use crate::error::Error;
@@ -51,6 +51,7 @@ fn effect(statement: &'static Statement, row: &Row) -> Result<Effect, Error> {
         "done" => Effect::Done,
         "requested" => Effect::Requested,
         "running" => Effect::Running,
+        "gone" => Effect::Gone,
         "unknown" => Effect::Unknown,
         "already" => Effect::Already(row.opt(2).and_then(State::named).ok_or(wrong)?),
         _ => return Err(wrong),
@@ -62,13 +63,29 @@ pub(crate) async fn pause(tx: &mut dyn Tx, queue: &str, paused: bool) -> Result<
     tx.run(&PAUSE, &[Arg::Text(queue), Arg::Text(paused)]).await.map(drop)
 }
 
+#[derive(Serialize)]
+struct FilterJson<'a> {
+    kind: Option<&'a str>,
+    queue: Option<&'a str>,
+    owner: Option<&'a str>,
+    states: Vec<&'static str>,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    args: Option<&'a Payload>,
+}
+
 /// A filter as SQL takes it.
 pub(crate) fn filter_json(filter: &Filter) -> Result<Payload, Error> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.name()).collect();
-    Ok(Payload::of_trusted(&json!({
-        "kind": filter.kind, "queue": filter.queue, "owner": filter.owner, "states": states,
-        "from": filter.from, "to": filter.to,
-    }))?)
+    Ok(Payload::of_trusted(&FilterJson {
+        kind: filter.kind.as_deref(),
+        queue: filter.queue.as_deref(),
+        owner: filter.owner.as_deref(),
+        states,
+        from: filter.from,
+        to: filter.to,
+        args: filter.args.as_ref(),
+    })?)
 }
 
 pub(crate) async fn plan(tx: &mut dyn Tx, act: Act, filter: &Filter) -> Result<Plan, Error> {

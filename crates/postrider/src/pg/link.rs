@@ -77,6 +77,12 @@ impl Link {
         self
     }
 
+    /// The same link, for statements that may read much.
+    pub(crate) fn patient(mut self, limit: Duration) -> Self {
+        self.limit = self.limit.max(limit);
+        self
+    }
+
     /// Runs `work` on the connection, which it takes and gives back. A broken connection is dropped, so that the next call makes a new one.
     /// A failure is logged when it begins and when it ends, not at each try.
     pub(crate) async fn run<T, F, W>(&mut self, statement: &'static Statement, work: F) -> Result<T, Error>

@@ -1,4 +1,4 @@
-use postrider_contract::{JobId, Timestamp};
+use postrider_contract::{JobId, Payload, Timestamp};
 
 use super::State;
 
@@ -35,6 +35,8 @@ pub enum Effect {
     Running,
     /// Nothing to do: the job waits already, or has ended already.
     Already(State),
+    /// The job had ended, and the time that it is kept for is over.
+    Gone,
     /// There is no such job, or not any more.
     Unknown,
 }
@@ -54,6 +56,8 @@ pub struct Filter {
     pub from: Option<Timestamp>,
     /// Enqueued before this moment.
     pub to: Option<Timestamp>,
+    /// With args that contain this JSON. It has no index: it is looked at in what the rest of the filter leaves of one bounded look.
+    pub args: Option<Payload>,
 }
 
 /// An act by filter, counted before anything is done.

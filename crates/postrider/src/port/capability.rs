@@ -43,6 +43,10 @@ pub struct Capabilities {
     pub stuck_told: bool,
     /// Snoozing is bounded by the age of the job.
     pub max_age: bool,
+    /// What has ended is kept for the time of its class, and an id whose time is over is told from one that never was.
+    pub tells_gone: bool,
+    /// Says in words why a job has not run, and finds jobs by their args.
+    pub explains: bool,
 }
 
 impl Capabilities {

@@ -22,7 +22,7 @@ pub use act::{Act, Effect, Filter, Plan, Step};
 pub use attempt::{Attempt, Completion};
 pub use capability::Capabilities;
 pub use job::{Enqueued, Job, NewJob, OnDuplicate, Source};
-pub use view::{AttemptView, JobView, Page, Progress, QueueView, State, Waits};
+pub use view::{AttemptView, JobView, Look, Page, Progress, QueueView, State, Waits};
 
 /// Enqueues jobs and acts on them.
 ///
@@ -69,6 +69,8 @@ pub enum Waited {
     Ended(Box<JobView>),
     /// It has not ended in time. The id is the receipt: wait again, or look.
     TimedOut(JobId),
+    /// It had ended, and the time that it is kept for is over: how it ended is not known any more.
+    Gone(JobId),
     /// So many wait in this process already that this one was not let in. The id is the receipt: look later.
     Full(JobId),
 }
@@ -78,7 +80,20 @@ pub trait Inspector: Send + Sync + fmt::Debug {
     /// One job with its attempts; `None` if there is none with this id.
     fn job<'a>(&'a self, id: &'a JobId) -> Fut<'a, Option<JobView>>;
 
-    /// Jobs that match, newest first, after a job of the page before.
+    /// The same, and whether one that is not there was there once.
+    fn look<'a>(&'a self, id: &'a JobId) -> Fut<'a, Look> {
+        Box::pin(async move { Ok(self.job(id).await?.map_or(Look::Unknown, |job| Look::Here(Box::new(job)))) })
+    }
+
+    /// Why a job has not run, in a sentence or two of English; `None` if there is none with this id. Refused by an engine that does not
+    /// [explain](Capabilities::explains).
+    fn explain<'a>(&'a self, id: &'a JobId) -> Fut<'a, Option<String>> {
+        let _ = id;
+        Box::pin(async { Err(incapable("explain", "it tells where a job is, and not why")) })
+    }
+
+    /// Jobs that match, newest first, from where the page before says that the next one begins. Each page looks at a bounded number of jobs:
+    /// one may be empty and still say where to go on.
     fn jobs<'a>(&'a self, filter: &'a Filter, after: Option<&'a JobId>, most: usize) -> Fut<'a, Page>;
 
     /// The queues that are known, by name.

@@ -132,6 +132,22 @@ pub struct JobView {
     pub attempts: Vec<AttemptView>,
 }
 
+/// What a look for one job finds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Look {
+    /// It is there.
+    Here(Box<JobView>),
+    /// It had ended, and the time that it is kept for is over.
+    Gone {
+        /// Its id.
+        id: JobId,
+        /// It had ended at this moment, or before it.
+        ended_by: Timestamp,
+    },
+    /// There is no job with this id, or it was deleted.
+    Unknown,
+}
+
 /// One page of jobs, newest first; without args, output and attempts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {

@@ -6,6 +6,7 @@ mod beat;
 mod bus;
 mod figures;
 mod housekeep;
+mod metric;
 mod native;
 mod pg;
 mod running;
@@ -22,6 +23,7 @@ pub(crate) use admit::admit;
 pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
+pub use metric::Metric;
 pub use native::{PgInspector, PgJobs};
 pub use running::Running;
 

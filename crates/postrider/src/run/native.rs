@@ -9,8 +9,8 @@ use crate::error::Fut;
 use crate::job::Known;
 use crate::pg::{Pooler, Tx, borrow, keeps};
 use crate::port::{
-    Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, NewJob, Page, Plan, QueueView, Step, Waited,
-    incapable,
+    Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, Look, NewJob, Page, Plan, QueueView, Step,
+    Waited, incapable,
 };
 use crate::{inspect, job};
 
@@ -37,6 +37,8 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
     aging: true,
     stuck_told: true,
     max_age: true,
+    tells_gone: true,
+    explains: true,
 };
 
 /// Jobs of the native engine: in the Postgres of the application.
@@ -148,14 +150,32 @@ impl Inspector for PgInspector {
         })
     }
 
+    fn look<'a>(&'a self, id: &'a JobId) -> Fut<'a, Look> {
+        Box::pin(async move {
+            let Ok(key) = id.as_str().parse::<i64>() else { return Ok(Look::Unknown) };
+            let mut connection = borrow(&self.pool).await?;
+            if let Some(view) = inspect::views(&mut connection, &[key], true).await?.pop() {
+                return Ok(Look::Here(Box::new(view)));
+            }
+            let ended_by = inspect::gone(&mut connection, key).await?;
+            Ok(ended_by.map_or(Look::Unknown, |ended_by| Look::Gone { id: id.clone(), ended_by }))
+        })
+    }
+
+    fn explain<'a>(&'a self, id: &'a JobId) -> Fut<'a, Option<String>> {
+        Box::pin(async move {
+            let Ok(key) = id.as_str().parse::<i64>() else { return Ok(None) };
+            inspect::explain(&mut borrow(&self.pool).await?, key).await
+        })
+    }
+
     fn jobs<'a>(&'a self, filter: &'a Filter, after: Option<&'a JobId>, most: usize) -> Fut<'a, Page> {
         Box::pin(async move {
             let most = most.clamp(1, PAGE_MOST);
             let before = after.map_or(i64::MAX, |id| id.as_str().parse().unwrap_or(0));
             let filter = job::filter_json(filter)?;
             let mut connection = borrow(&self.pool).await?;
-            let ids = inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
-            let next = ids.last().filter(|_| ids.len() == most).map(|id| JobId::new(id.to_string()));
+            let (ids, next) = inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
             Ok(Page { jobs: inspect::views(&mut connection, &ids, false).await?, next })
         })
     }

@@ -11,10 +11,11 @@ use crate::pg::{Statement, Tx as _, fetch};
 pub(super) const TICK: Statement = crate::statement!("sql/tick.sql");
 pub(super) const LEAVE: Statement = crate::statement!("sql/leave.sql");
 pub(super) const HOUSEKEEP: Statement = crate::statement!("sql/housekeep.sql");
+pub(super) const DUTY_FAILED: Statement = crate::statement!("sql/duty_failed.sql");
 
 const FREE: Statement = crate::statement!("sql/free.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&TICK, &LEAVE, &HOUSEKEEP, &FREE];
+pub(super) const STATEMENTS: &[&Statement] = &[&TICK, &LEAVE, &HOUSEKEEP, &DUTY_FAILED, &FREE];
 
 /// What a beat tells.
 #[derive(Debug, Clone, Serialize)]
@@ -87,9 +88,28 @@ pub(super) async fn leave(connection: &mut PgConnection, worker: Uuid) -> Result
     one(connection, &LEAVE, query).await.map(drop)
 }
 
-pub(super) async fn housekeep(connection: &mut PgConnection) -> Result<String, Error> {
-    let query = HOUSEKEEP.query_on(connection);
-    one(connection, &HOUSEKEEP, query).await?.try_get(0).map_err(|e| Error::from_sqlx(HOUSEKEEP.name, e))
+/// What a duty of housekeeping told.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Told {
+    /// There is more of it to do now.
+    #[serde(default)]
+    pub(super) again: bool,
+    /// Somebody held what it needs.
+    #[serde(default)]
+    pub(super) held: bool,
+}
+
+pub(super) async fn housekeep(connection: &mut PgConnection, duty: &'static str) -> Result<(Told, String), Error> {
+    let query = HOUSEKEEP.query_on(connection).bind(duty);
+    let row = one(connection, &HOUSEKEEP, query).await?;
+    let text: String = row.try_get(0).map_err(|e| Error::from_sqlx(HOUSEKEEP.name, e))?;
+    let wrong = Error::Row { statement: HOUSEKEEP.name, column: 0, expected: "what a duty tells" };
+    Ok((serde_json::from_str(&text).map_err(|_| wrong)?, text))
+}
+
+pub(super) async fn duty_failed(connection: &mut PgConnection, duty: &str, error: &str) -> Result<(), Error> {
+    let query = DUTY_FAILED.query_on(connection).bind(duty.to_owned()).bind(error.to_owned());
+    one(connection, &DUTY_FAILED, query).await.map(drop)
 }
 
 async fn one(

@@ -91,7 +91,7 @@ impl Running {
             loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
         if bus.settings.housekeeping {
-            loops.spawn(housekeep::run(Link::new(&reach, "housekeeping"), intake.clone()));
+            loops.spawn(housekeep::run(Link::new(&reach, "housekeeping").patient(housekeep::LIMIT), intake.clone()));
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {

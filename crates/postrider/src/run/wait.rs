@@ -66,6 +66,9 @@ impl Waiters {
             if let Some(view) = in_time(until, look).await? {
                 return Ok(Waited::Ended(view));
             }
+            if first && in_time(until, gone(pool, key)).await?.is_some() {
+                return Ok(Waited::Gone(id.clone()));
+            }
             first = false;
             if Instant::now() >= until {
                 return Ok(Waited::TimedOut(id.clone()));
@@ -110,6 +113,11 @@ async fn view(pool: &PgPool, key: i64) -> Result<Option<Box<JobView>>, Error> {
     let mut connection = borrow(pool).await?;
     let view = inspect::views(&mut connection, &[key], true).await?.pop();
     Ok(view.filter(|view| view.state.is_terminal()).map(Box::new))
+}
+
+/// Whether a job is kept no longer. One that is not there may be one that has not committed yet.
+async fn gone(pool: &PgPool, key: i64) -> Result<Option<()>, Error> {
+    Ok(inspect::gone(&mut borrow(pool).await?, key).await?.map(drop))
 }
 
 /// What a look found; nothing if it takes longer than one may.

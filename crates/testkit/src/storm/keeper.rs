@@ -42,6 +42,9 @@ pub(super) async fn keep(sky: Arc<Sky>) -> anyhow::Result<()> {
         }
         let advanced = link.one("select json_array_length(postrider.housekeep() -> 'advanced')::text").await?;
         sky.count("epochs", advanced.parse().unwrap_or(0));
+        // everything of the storm ended just now or lives: what is retired is exchanged, and nothing is lost
+        let retired = link.one("select ((postrider.housekeep('retire') ->> 'kept') is not null)::text").await?;
+        sky.count("spans", u64::from(retired == "true"));
     }
     Ok(())
 }
