@@ -245,6 +245,122 @@ end $$;
 
 
 --
+-- Name: check_cron(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron(cron text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    word record;
+    n int := 0;
+    col int := 1;
+    day_column int;
+    days int[];
+    months int[];
+    weekdays int[];
+    found int[];
+begin
+    if octet_length(cron) > 200 then
+        perform postrider.refuse('PR005', 'cron', 'column 201: it is longer than 200 bytes', 'use ranges and steps');
+    elsif lower(btrim(cron, E' \t')) in ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly') then
+        return;
+    end if;
+    for word in select w as text from regexp_split_to_table(cron, '[ \t]') w loop
+        if word.text <> '' then
+            n := n + 1;
+            exit when n > 5;
+            found := postrider.check_cron_field(
+                (array['minute', 'hour', 'day of the month', 'month', 'day of the week'])[n], word.text, col,
+                (array[0, 0, 1, 1, 0])[n], (array[59, 23, 31, 12, 7])[n],
+                case n when 4 then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
+                       when 5 then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end);
+            case n when 3 then days := found; day_column := col;
+                   when 4 then months := found;
+                   when 5 then weekdays := found;
+                   else null; end case;
+        end if;
+        col := col + length(word.text) + 1;
+    end loop;
+    if n <> 5 then
+        perform postrider.refuse('PR005', 'cron', format('column %s: it has %s fields, not 5', case when n < 5 then col - 1 else col end,
+            case when n < 5 then n::text else 'more' end),
+            'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+    end if;
+    if weekdays is null and not exists (
+        select from unnest(coalesce(days, '{1}')) d, unnest(coalesce(months, '{1}')) m
+         where d <= (array[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[m])
+    then
+        perform postrider.refuse('PR005', 'cron', format('column %s: no such day ever comes', day_column), 'use a day that its month has');
+    end if;
+end $$;
+
+
+--
+-- Name: check_cron_field(text, text, integer, integer, integer, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) RETURNS integer[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    item text;
+    lone text;
+    bounds text[];
+    ends int[];
+    step int;
+    found int[] := '{}';
+begin
+    foreach item in array string_to_array(word, ',') loop
+        lone := split_part(item, '/', 1);
+        step := 1;
+        if strpos(item, '/') > 0 then
+            if substr(item, strpos(item, '/') + 1) !~ '^[0-9]{1,4}$' or substr(item, strpos(item, '/') + 1)::int not between 1 and highest
+               or lone !~ '^\*$|-'
+            then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a step of a range or of *', col, item),
+                    format('use */n or %s-%s/n', lowest, highest));
+            end if;
+            step := substr(item, strpos(item, '/') + 1)::int;
+        end if;
+        if lone = '*' then
+            if strpos(word, ',') > 0 then
+                perform postrider.refuse('PR005', 'cron', format('column %s: * stands alone', col), 'use * or a list, not both');
+            end if;
+            return case when step > 1 then array(select generate_series(lowest, highest, step)) end;
+        elsif field = 'day of the month' and upper(item) = 'L' then
+            found := found || 28;
+        else
+            if field = 'day of the week' then
+                -- the last one, or the n-th one, of a month
+                lone := regexp_replace(lone, '(?<=.)([lL]|#[1-5])$', '');
+            end if;
+            bounds := string_to_array(lone, '-');
+            ends := array(
+                select coalesce(array_position(names, upper(b)) + case field when 'month' then 0 else -1 end,
+                                case when b ~ '^[0-9]{1,4}$' then b::int end)
+                  from unnest(bounds) with ordinality u (b, o) order by o);
+            if cardinality(ends) not between 1 and 2 or exists (select from unnest(ends) e where e is null or e not between lowest and highest) then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not in %s to %s (%s)', col, left(item, 80), lowest, highest, field),
+                    'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+            end if;
+            if field = 'day of the week' and cardinality(ends) = 2 and ends[2] = 0 and ends[1] > 0 then
+                ends[2] := 7;
+            end if;
+            if ends[2] < ends[1] then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L runs backwards', col, left(item, 80)), 'write the lower one first');
+            end if;
+            found := found || array(select generate_series(ends[1], coalesce(ends[2], ends[1]), step));
+        end if;
+        col := col + length(item) + 1;
+    end loop;
+    return found;
+end $_$;
+
+
+--
 -- Name: check_escapes(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -718,6 +834,81 @@ begin
     end loop;
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
+    if declarations -> 'schedules' is not null then
+        perform postrider.declare_schedules(declarations, app, gen, own);
+    end if;
+end $$;
+
+
+--
+-- Name: declare_schedules(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    attended boolean := coalesce((declarations ->> 'attended')::boolean, false);
+    x record;
+    s postrider.schedule;
+    moved boolean;
+begin
+    for x in select j ->> 'name' as name, j ->> 'cron' as cron, (j ->> 'every_ms')::bigint as every_ms,
+                    coalesce(j ->> 'zone', 'UTC') as zone, coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j -> 'args', '{}') as args,
+                    coalesce(j ->> 'owner', '') as owner, j ->> 'queue' as queue, (j ->> 'priority')::smallint as priority,
+                    (j ->> 'max_attempts')::smallint as max_attempts, coalesce(j ->> 'missed', 'once') as missed,
+                    (j ->> 'missed_most')::smallint as missed_most, coalesce(j ->> 'overlap', 'skip') as overlap,
+                    coalesce((j ->> 'run_at_start')::boolean, false) as run_at_start
+               from json_array_elements(declarations -> 'schedules') j
+    loop
+        perform postrider.check_name('schedule', x.name, own);
+        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.owner);
+        if (x.cron is null) = (x.every_ms is null) then
+            perform postrider.refuse('PR005', 'cron', format('schedule %L has no cron expression, or a period as well', x.name),
+                'give either cron or every_ms');
+        elsif x.every_ms not between 1000 and 316224000000 then
+            perform postrider.refuse('PR005', 'every', format('schedule %L comes every %s ms', x.name, x.every_ms),
+                'use a second at least and ten years at most');
+        elsif x.missed not in ('skip', 'once', 'all') or (x.missed = 'all') <> (x.missed_most is not null)
+              or x.missed_most not between 1 and 100 then
+            perform postrider.refuse('PR005', 'missed', format('schedule %L does not say what becomes of missed runs', x.name),
+                'use skip, once, or all with missed_most from 1 to 100');
+        elsif x.overlap not in ('skip', 'queue') then
+            perform postrider.refuse('PR005', 'overlap', format('%L is not known', left(x.overlap, 80)), 'use skip or queue');
+        end if;
+        if not attended then
+            perform postrider.check_cron(x.cron) where x.cron is not null;
+            if not exists (select from pg_timezone_names z where z.name = x.zone) then
+                perform postrider.refuse('PR005', 'zone', format('schedule %L: %L is not a time zone that is known here', x.name, left(x.zone, 80)),
+                    'use a name of the IANA time zone database, such as Europe/Berlin');
+            end if;
+        end if;
+        select * into s from postrider.schedule e where e.name = x.name;
+        moved := (s.cron, s.every_ms, s.zone) is distinct from (x.cron, x.every_ms, x.zone);
+        if postrider.declaration_wins('schedule', x.name, declare_schedules.generation, s.generation,
+            not moved and (s.owner, s.kind, s.args::text, s.queue, s.priority, s.max_attempts, s.missed, s.missed_most, s.overlap,
+                           s.run_at_start)
+            is not distinct from (x.owner, x.kind::text, x.args::text, x.queue, x.priority, x.max_attempts, x.missed, x.missed_most,
+                                  x.overlap, x.run_at_start))
+        then
+            insert into postrider.schedule as e (name, owner, cron, every_ms, zone, kind, args, queue, priority, max_attempts, missed,
+                missed_most, overlap, run_at_start, standing, declared_by, generation)
+            values (x.name, x.owner, x.cron, x.every_ms, x.zone, x.kind, x.args, x.queue, x.priority, x.max_attempts, x.missed,
+                x.missed_most, x.overlap, x.run_at_start, not attended, declare_schedules.app, declare_schedules.generation)
+            -- what it has run stays known; only another rule for when it comes makes it count anew
+            on conflict (name) do update set owner = excluded.owner, cron = excluded.cron, every_ms = excluded.every_ms,
+                zone = excluded.zone, kind = excluded.kind, args = excluded.args, queue = excluded.queue, priority = excluded.priority,
+                max_attempts = excluded.max_attempts, missed = excluded.missed, missed_most = excluded.missed_most,
+                overlap = excluded.overlap, run_at_start = excluded.run_at_start, standing = excluded.standing,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp(), problem = null,
+                next_at = case when moved then null else e.next_at end,
+                counted_from = case when moved then clock_timestamp() else e.counted_from end;
+        else
+            update postrider.schedule e set seen_at = clock_timestamp(), problem = null where e.name = x.name;
+        end if;
+    end loop;
 end $$;
 
 
@@ -770,6 +961,23 @@ begin
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
     end loop;
+end $$;
+
+
+--
+-- Name: drop_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_schedule(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.lock_declarations();
+    delete from postrider.schedule e where e.name = drop_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
 end $$;
 
 
@@ -1278,6 +1486,46 @@ end $$;
 
 
 --
+-- Name: fire_schedule(text, timestamp with time zone, timestamp with time zone, timestamp with time zone[], timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    s postrider.schedule;
+    outcome text := 'moved';
+begin
+    perform postrider.check_isolation();
+    if exists (select from unnest(due) d where d > clock_timestamp()) then
+        perform postrider.refuse('PR005', 'due', 'a due time is ahead of the database''s clock', 'take the time from the database');
+    end if;
+    select * into s from postrider.schedule e
+     where e.name = fire_schedule.name and e.next_at is not distinct from fire_schedule.seen and e.paused_at is null
+       for no key update skip locked;
+    if not found then
+        return 'gone';
+    end if;
+    if cardinality(due) > 0 then
+        outcome := case when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0 then 'overlapped' else 'fired' end;
+    end if;
+    if outcome = 'fired' then
+        perform postrider.run_of_schedule(s, due);
+    end if;
+    update postrider.schedule e
+       set next_at = fire_schedule.next, due_at = coalesce(passed, e.due_at), missed_runs = e.missed_runs + fire_schedule.missed,
+           overlapped_runs = e.overlapped_runs + case outcome when 'overlapped' then cardinality(due) else 0 end
+     where e.name = fire_schedule.name;
+    return outcome;
+end $$;
+
+
+--
 -- Name: first_of_key(text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1306,6 +1554,21 @@ begin
             return new_id;
         end if;
     end loop;
+end $$;
+
+
+--
+-- Name: give_up_schedule(text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
+     where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
+    return found;
 end $$;
 
 
@@ -1437,6 +1700,63 @@ begin
       left join postrider.progress p on p.id = j.id and p.lease = l.id
      order by j.o;
 end $$;
+
+
+--
+-- Name: done; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.done (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    started_at timestamp with time zone,
+    lease bigint,
+    state smallint NOT NULL,
+    ended_as smallint NOT NULL,
+    fault_side smallint,
+    attempt smallint NOT NULL,
+    reason text,
+    output json,
+    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    unique_hash bytea,
+    unique_mode smallint,
+    retry json,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: jobs_open(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
 
 
 --
@@ -1709,6 +2029,26 @@ begin
     on conflict (name) do update set paused_at = case when paused then coalesce(q.paused_at, clock_timestamp()) end;
     if not paused then
         perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
+
+--
+-- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause_schedule(name text, paused boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.schedule e
+       set paused_at = case when paused then coalesce(e.paused_at, clock_timestamp()) end,
+           next_at = case when paused = (e.paused_at is not null) then e.next_at end,
+           counted_from = case when paused or e.paused_at is null then e.counted_from else clock_timestamp() end
+     where e.name = pause_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
     end if;
 end $$;
 
@@ -1987,6 +2327,24 @@ CREATE FUNCTION postrider.refuse(code text, field text, message text, remedy tex
 begin
     raise exception using errcode = refuse.code, message = refuse.field || ': ' || refuse.message,
         column = refuse.field, hint = refuse.remedy;
+end $$;
+
+
+--
+-- Name: refuse_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_schedule(name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.refuse('PR004', 'schedule', format('%L was never declared', left(name, 80)), coalesce(
+        'did you mean ' || (select string_agg(n, ', ') from (
+            select quote_literal(e.name) as n from postrider.schedule e
+             where split_part(e.name, '.', 1) = split_part(refuse_schedule.name, '.', 1)
+             order by abs(length(e.name) - length(refuse_schedule.name)), e.name limit 3) near),
+        'declare it first'));
 end $$;
 
 
@@ -2342,6 +2700,114 @@ end $$;
 
 
 --
+-- Name: schedule; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.schedule (
+    name text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    cron text,
+    every_ms bigint,
+    zone text DEFAULT 'UTC'::text NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    args json DEFAULT '{}'::json NOT NULL,
+    queue text,
+    priority smallint,
+    max_attempts smallint,
+    missed text DEFAULT 'once'::text NOT NULL,
+    missed_most smallint,
+    overlap text DEFAULT 'skip'::text NOT NULL,
+    run_at_start boolean DEFAULT false NOT NULL,
+    standing boolean DEFAULT false NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    paused_at timestamp with time zone,
+    counted_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    next_at timestamp with time zone,
+    problem text,
+    due_at timestamp with time zone,
+    ran_at timestamp with time zone,
+    started_at timestamp with time zone,
+    last_jobs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    runs bigint DEFAULT 0 NOT NULL,
+    missed_runs bigint DEFAULT 0 NOT NULL,
+    overlapped_runs bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT a_period_is_a_second_to_ten_years CHECK (((every_ms >= 1000) AND (every_ms <= '316224000000'::bigint))),
+    CONSTRAINT a_schedule_has_a_cron_expression_or_a_period CHECK (((cron IS NULL) <> (every_ms IS NULL))),
+    CONSTRAINT all_says_how_many_at_most CHECK (((missed = 'all'::text) = (missed_most IS NOT NULL))),
+    CONSTRAINT missed_is_skip_once_or_all CHECK ((missed = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text]))),
+    CONSTRAINT missed_most_is_1_to_100 CHECK (((missed_most >= 1) AND (missed_most <= 100))),
+    CONSTRAINT overlap_is_skip_or_queue CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text])))
+);
+
+
+--
+-- Name: run_of_schedule(postrider.schedule, timestamp with time zone[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    moment timestamptz;
+    made record;
+    jobs bigint[] := '{}';
+begin
+    foreach moment in array moments loop
+        select e.id, e.fresh into made from postrider.enqueue(s.kind, s.args, queue => s.queue, priority => s.priority,
+            max_attempts => s.max_attempts, owner => s.owner) e;
+        if made.fresh and moment is not null then
+            update postrider.job j set run_at = moment where j.class = (made.id & 3)::smallint and j.id = made.id;
+        end if;
+        jobs := jobs || made.id;
+    end loop;
+    update postrider.schedule e
+       set last_jobs = (postrider.jobs_open(e.last_jobs) || jobs)[greatest(1, cardinality(postrider.jobs_open(e.last_jobs) || jobs) - 99):],
+           ran_at = clock_timestamp(), runs = e.runs + cardinality(jobs)
+     where e.name = s.name;
+    return jobs;
+end $$;
+
+
+--
+-- Name: run_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.run_schedule(name text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    s postrider.schedule;
+begin
+    select * into s from postrider.schedule e where e.name = run_schedule.name for no key update;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
+    return (postrider.run_of_schedule(s, array[null::timestamptz]))[1];
+end $$;
+
+
+--
+-- Name: schedule_due_in_ms(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schedule_due_in_ms(names text[]) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return (select case when s.next_at is null then 0
+                        else greatest(0, ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000))::bigint end
+              from postrider.schedule s
+             where s.paused_at is null and s.problem is null and (s.standing or s.name = any (schedule_due_in_ms.names))
+             order by s.next_at nulls first limit 1);
+end $$;
+
+
+--
 -- Name: settle_left_over(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2440,50 +2906,30 @@ end $$;
 
 
 --
--- Name: done; Type: TABLE; Schema: postrider; Owner: -
+-- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.done (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    started_at timestamp with time zone,
-    lease bigint,
-    state smallint NOT NULL,
-    ended_as smallint NOT NULL,
-    fault_side smallint,
-    attempt smallint NOT NULL,
-    reason text,
-    output json,
-    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: job; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.job (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    run_at timestamp with time zone,
-    order_key text,
-    limit_key text,
-    unique_hash bytea,
-    unique_mode smallint,
-    retry json,
-    subscription bigint,
-    event_seq bigint,
-    args json DEFAULT '{}'::json NOT NULL
-)
-PARTITION BY RANGE (class, id);
+CREATE FUNCTION postrider.start_schedules(names text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    s postrider.schedule;
+    started int := 0;
+begin
+    perform postrider.check_isolation();
+    for s in select * from postrider.schedule e
+              where e.name = any (names) and e.run_at_start and e.paused_at is null
+                and coalesce(e.started_at < clock_timestamp() - interval '1 minute', true)
+              order by e.name for no key update skip locked
+    loop
+        continue when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0;
+        update postrider.schedule e set started_at = clock_timestamp() where e.name = s.name;
+        perform postrider.run_of_schedule(s, array[null::timestamptz]);
+        started := started + 1;
+    end loop;
+    return started;
+end $$;
 
 
 --
@@ -2798,9 +3244,10 @@ begin
     if not found then
         -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
         -- it may meet itself
-        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds, schedules)
         values (me, coalesce(report ->> 'app', ''), coalesce(report ->> 'version', ''), coalesce(report ->> 'host', ''),
-                coalesce((report ->> 'pid')::int, 0), queues, kinds)
+                coalesce((report ->> 'pid')::int, 0), queues, kinds,
+                array(select json_array_elements_text(coalesce(report -> 'schedules', '[]'))))
         on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
@@ -2845,7 +3292,9 @@ begin
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
-                        from postrider.later y order by y.run_at limit 1));
+                        from postrider.later y order by y.run_at limit 1),
+        'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
+            array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
 
 
@@ -3342,7 +3791,8 @@ CREATE TABLE postrider.worker (
     kinds text[] NOT NULL,
     started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     beat bigint DEFAULT 1 NOT NULL,
-    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    schedules text[] DEFAULT '{}'::text[] NOT NULL
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
 
@@ -3540,6 +3990,14 @@ ALTER TABLE ONLY postrider.route
 
 
 --
+-- Name: schedule schedule_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
+
+
+--
 -- Name: subscription subscription_name_key; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3656,6 +4114,13 @@ CREATE INDEX route_of_subscription ON postrider.route USING btree (subscription)
 
 
 --
+-- Name: schedule_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX schedule_due ON postrider.schedule USING btree (next_at NULLS FIRST) WHERE ((paused_at IS NULL) AND (problem IS NULL));
+
+
+--
 -- Name: secret_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -3701,6 +4166,14 @@ ALTER TABLE ONLY postrider.route
 
 
 --
+-- Name: schedule schedule_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_kind_fkey FOREIGN KEY (kind) REFERENCES postrider.kind(name);
+
+
+--
 -- Name: subscription subscription_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3741,6 +4214,20 @@ REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks 
 --
 
 REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron(cron text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron(cron text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) FROM PUBLIC;
 
 
 --
@@ -3828,10 +4315,24 @@ REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION declare_schedules(declarations json, app text, generation bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION delete(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_schedule(name text) FROM PUBLIC;
 
 
 --
@@ -3912,10 +4413,24 @@ REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint
 
 
 --
+-- Name: FUNCTION fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION first_of_key(owner text, key text, new_id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION give_up_schedule(name text, seen timestamp with time zone, problem text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
 
 
 --
@@ -3944,6 +4459,13 @@ REVOKE ALL ON FUNCTION postrider.housekeep() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION jobs_open(jobs bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
 
 
 --
@@ -4017,6 +4539,13 @@ REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION promote(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4066,6 +4595,13 @@ REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, rem
 
 
 --
+-- Name: FUNCTION refuse_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_schedule(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION refuse_type(type text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4108,6 +4644,27 @@ REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION run_of_schedule(s postrider.schedule, moments timestamp with time zone[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION run_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.run_schedule(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schedule_due_in_ms(names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION settle_left_over(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4119,6 +4676,13 @@ REVOKE ALL ON FUNCTION postrider.settle_left_over() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 
 
 --

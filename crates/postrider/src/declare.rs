@@ -1,4 +1,5 @@
 mod check;
+mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, SubscriptionSpec, Unique, check_owner, check_public_name,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Unique, check_owner, check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -126,6 +127,7 @@ pub struct Builder {
     types: Vec<EventTypeSpec>,
     kinds: Vec<Kind>,
     subscriptions: Vec<SubscriptionSpec>,
+    schedules: Vec<Schedule>,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
     direct: Option<PgConnectOptions>,
@@ -143,6 +145,7 @@ impl Builder {
             types: Vec::new(),
             kinds: Vec::new(),
             subscriptions: Vec::new(),
+            schedules: Vec::new(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
             direct: None,
@@ -188,6 +191,13 @@ impl Builder {
             self.kinds.extend(subscription.kind);
             self.subscriptions.push(subscription.spec);
         }
+        self
+    }
+
+    /// Declares schedules, whose kinds are among those that are declared here. Processes that declare a schedule fire it.
+    #[must_use]
+    pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        self.schedules.extend(schedules);
         self
     }
 
@@ -250,7 +260,7 @@ impl Builder {
         let mut connection = admit(&self.pool, &self.settings, &queues).await?;
         self.declare(&mut connection).await?;
         let _ = connection.close().await;
-        let kinds = Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()));
+        let kinds = self.known();
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
@@ -263,6 +273,7 @@ impl Builder {
             app: self.app,
             registry,
             kinds,
+            schedules: self.schedules,
             concurrency: self.concurrency,
             settings: self.settings,
             direct: self.direct,
@@ -300,6 +311,11 @@ impl Builder {
         self.kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str())
     }
 
+    /// The kinds that this application declares.
+    fn known(&self) -> Known {
+        Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()))
+    }
+
     fn refusals(&self) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), Refused>| refused.extend(result.err());
@@ -323,6 +339,7 @@ impl Builder {
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
         }
         refused.extend(refusals(&self.kinds, &self.concurrency));
+        refused.extend(schedule::refusals(&self.schedules, &self.known()));
         refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
     }
@@ -340,6 +357,8 @@ impl Builder {
             "types": self.types,
             "kinds": kinds(false),
             "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
+            "schedules": self.schedules.iter().map(schedule::schedule_json).collect::<Vec<_>>(),
+            "attended": true,
         });
         let mut tx = begin(connection).await.map_err(failed)?;
         for declarations in [own, public] {

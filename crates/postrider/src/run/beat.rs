@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -54,6 +54,9 @@ pub(super) struct Beater {
     pub(super) settings: Settings,
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
+    pub(super) schedules: Vec<String>,
+    /// When a schedule is due, for those who fire it.
+    pub(super) schedule_due: watch::Sender<Option<Duration>>,
     pub(super) holdings: Arc<Holdings>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) wake: Arc<Wake>,
@@ -92,6 +95,8 @@ impl Beater {
                         event_number = answer.event_number;
                         self.wake.relay.notify_one();
                     }
+                    let due = answer.schedule_due_in_ms.map(|ms| self.clock.monotonic() + Duration::from_millis(ms));
+                    self.schedule_due.send_if_modified(|known| std::mem::replace(known, due) != due);
                     self.heed(&answer);
                     if let Some(due) = answer.due_in_ms {
                         pause = pause.min(Duration::from_millis(due));
@@ -148,6 +153,7 @@ impl Beater {
             pid: std::process::id(),
             queues: self.queues.clone(),
             kinds: self.kinds.clone(),
+            schedules: self.schedules.clone(),
             held,
             settled,
             progress: told.into_iter().map(progress).collect(),

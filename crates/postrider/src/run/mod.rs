@@ -53,6 +53,8 @@ pub struct Settings {
     pub work: bool,
     /// Whether this process makes partitions and forgets what is over. Default: yes.
     pub housekeeping: bool,
+    /// Whether this process fires the schedules that it declares, and those that were declared in SQL. Default: yes.
+    pub schedules: bool,
     /// How this process learns that there is work. Default: by LISTEN.
     pub wake_ups: WakeUps,
     /// How often an idle claim and the relay look while no notification is heard. Default: 1 s.
@@ -70,6 +72,7 @@ impl Default for Settings {
             relay: true,
             work: true,
             housekeeping: true,
+            schedules: true,
             wake_ups: WakeUps::Listen,
             poll_interval: Duration::from_secs(1),
             pooler: Pooler::None,

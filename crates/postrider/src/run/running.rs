@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -21,6 +21,7 @@ use crate::job::{self, Claimant, Claimer, Claims, Holdings};
 use crate::pg::{Ear, Link, Reach, Wake, listen};
 use crate::port::Stopped;
 use crate::relay;
+use crate::schedule::{self, Firing};
 
 /// How long a cancelled attempt may take to end by itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -107,12 +108,23 @@ impl Running {
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
             loops.spawn(job::run(claimer, Link::new(&reach, "claim"), sink, intake.clone()));
         }
+        let (schedule_due, told) = watch::channel(None);
+        let schedules: Vec<String> = if bus.settings.schedules {
+            let firing = firing(bus, told);
+            let names = firing.names.clone();
+            loops.spawn(schedule::run(firing, Link::new(&reach, "schedules"), intake.clone()));
+            names
+        } else {
+            Vec::new()
+        };
         let beater = Beater {
             worker,
             app: bus.app.clone(),
             settings: bus.settings.clone(),
             kinds: queues.values().flatten().cloned().collect(),
             queues: queues.into_keys().collect(),
+            schedules,
+            schedule_due,
             holdings,
             dispatcher: Arc::clone(&dispatcher),
             wake,
@@ -170,6 +182,15 @@ impl Running {
             }
         }
         if abandoned == 0 { Stopped::Drained } else { Stopped::Abandoned(abandoned) }
+    }
+}
+
+fn firing(bus: &Bus, due: watch::Receiver<Option<Duration>>) -> Firing {
+    Firing {
+        names: bus.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
+        at_start: bus.schedules.iter().any(|schedule| schedule.run_at_start),
+        due,
+        clock: bus.clock.clone(),
     }
 }
 
