@@ -856,8 +856,9 @@ declare
     moved boolean;
 begin
     for x in select j ->> 'name' as name, j ->> 'cron' as cron, (j ->> 'every_ms')::bigint as every_ms,
-                    coalesce(j ->> 'zone', 'UTC') as zone, coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j -> 'args', '{}') as args,
-                    coalesce(j ->> 'owner', '') as owner, j ->> 'queue' as queue, (j ->> 'priority')::smallint as priority,
+                    coalesce(j ->> 'zone', 'UTC') as zone, coalesce(j ->> 'kind', j ->> 'name') as kind,
+                    -- the library sends them as text, so that their bytes are kept
+                    coalesce((j ->> 'args_text')::json, j -> 'args', '{}') as args, coalesce(j ->> 'owner', '') as owner, j ->> 'queue' as queue, (j ->> 'priority')::smallint as priority,
                     (j ->> 'max_attempts')::smallint as max_attempts, coalesce(j ->> 'missed', 'once') as missed,
                     (j ->> 'missed_most')::smallint as missed_most, coalesce(j ->> 'overlap', 'skip') as overlap,
                     coalesce((j ->> 'run_at_start')::boolean, false) as run_at_start

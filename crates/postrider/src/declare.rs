@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Unique, check_owner, check_public_name,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Unique, check_owner,
+    check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;

@@ -37,8 +37,8 @@ pub use port::{
     Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use schedule::{ScheduleView, Schedules, next_runs};
 pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use schedule::{ScheduleView, Schedules, next_runs};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

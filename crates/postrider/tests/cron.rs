@@ -19,19 +19,59 @@ fn due(cron: &str, zone: &str, after: &str, most: usize) -> Vec<String> {
 fn d6_a_time_in_a_gap_comes_once_as_soon_as_the_gap_is_over() {
     for (cron, zone, after, expected) in [
         // 29 March 2026: 02:00 CET becomes 03:00 CEST at 01:00Z
-        ("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", ["2026-03-28T01:30Z", "2026-03-29T01:00Z", "2026-03-30T00:30Z"]),
-        ("0,15,30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", ["2026-03-29T01:00Z", "2026-03-30T00:00Z", "2026-03-30T00:15Z"]),
-        ("30 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", ["2026-03-29T01:00Z", "2026-03-29T01:30Z", "2026-03-30T00:30Z"]),
+        (
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2026-03-27T12:00:00Z",
+            ["2026-03-28T01:30Z", "2026-03-29T01:00Z", "2026-03-30T00:30Z"],
+        ),
+        (
+            "0,15,30 2 * * *",
+            "Europe/Berlin",
+            "2026-03-28T12:00:00Z",
+            ["2026-03-29T01:00Z", "2026-03-30T00:00Z", "2026-03-30T00:15Z"],
+        ),
+        (
+            "30 2,3 * * *",
+            "Europe/Berlin",
+            "2026-03-28T12:00:00Z",
+            ["2026-03-29T01:00Z", "2026-03-29T01:30Z", "2026-03-30T00:30Z"],
+        ),
         // 8 March 2026: 02:00 CST becomes 03:00 CDT at 08:00Z
-        ("30 2 * * *", "America/Chicago", "2026-03-07T00:00:00Z", ["2026-03-07T08:30Z", "2026-03-08T08:00Z", "2026-03-09T07:30Z"]),
+        (
+            "30 2 * * *",
+            "America/Chicago",
+            "2026-03-07T00:00:00Z",
+            ["2026-03-07T08:30Z", "2026-03-08T08:00Z", "2026-03-09T07:30Z"],
+        ),
         // 6 September 2026: midnight becomes 01:00 at 04:00Z
-        ("0 0 * * *", "America/Santiago", "2026-09-05T00:00:00Z", ["2026-09-05T04:00Z", "2026-09-06T04:00Z", "2026-09-07T03:00Z"]),
+        (
+            "0 0 * * *",
+            "America/Santiago",
+            "2026-09-05T00:00:00Z",
+            ["2026-09-05T04:00Z", "2026-09-06T04:00Z", "2026-09-07T03:00Z"],
+        ),
         // 30 March 2024: 23:00 becomes midnight of the next day at 01:00Z
-        ("30 23 * * *", "America/Nuuk", "2024-03-30T12:00:00Z", ["2024-03-31T01:00Z", "2024-04-01T00:30Z", "2024-04-02T00:30Z"]),
+        (
+            "30 23 * * *",
+            "America/Nuuk",
+            "2024-03-30T12:00:00Z",
+            ["2024-03-31T01:00Z", "2024-04-01T00:30Z", "2024-04-02T00:30Z"],
+        ),
         // 4 October 2026: 02:00 becomes 02:30 at 15:30Z of the day before
-        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T12:00:00Z", ["2026-10-02T15:45Z", "2026-10-03T15:30Z", "2026-10-04T15:15Z"]),
+        (
+            "15 2 * * *",
+            "Australia/Lord_Howe",
+            "2026-10-02T12:00:00Z",
+            ["2026-10-02T15:45Z", "2026-10-03T15:30Z", "2026-10-04T15:15Z"],
+        ),
         // a whole day that never was: 30 December 2011
-        ("0 12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", ["2011-12-29T22:00Z", "2011-12-30T10:00Z", "2011-12-30T22:00Z"]),
+        (
+            "0 12 * * *",
+            "Pacific/Apia",
+            "2011-12-29T12:00:00Z",
+            ["2011-12-29T22:00Z", "2011-12-30T10:00Z", "2011-12-30T22:00Z"],
+        ),
     ] {
         assert_eq!(due(cron, zone, after, 3), expected, "{cron} {zone}");
     }
@@ -73,7 +113,8 @@ fn d6_wildcards_and_periods_go_on_in_real_time() {
     // each hour that passes, also the one that comes twice: 00:30 CEST to 04:30 CET
     assert_eq!(due("30 * * * *", "Europe/Berlin", "2026-10-24T22:00:00Z", 6), minutes("2026-10-24T21:30:00Z", 60, 6));
     assert_eq!(due("30 * * * *", "Europe/Berlin", "2026-03-28T23:00:00Z", 6), minutes("2026-03-28T22:30:00Z", 60, 6));
-    let every = next_runs(&When::Every(Duration::from_hours(24)), "Europe/Berlin", at("2026-03-28T12:34:56Z"), 2).unwrap();
+    let every =
+        next_runs(&When::Every(Duration::from_hours(24)), "Europe/Berlin", at("2026-03-28T12:34:56Z"), 2).unwrap();
     assert_eq!(every, [at("2026-03-29T12:34:56Z"), at("2026-03-30T12:34:56Z")]);
 }
 
@@ -86,7 +127,10 @@ fn c31_no_week_is_lost_and_no_hour_runs_twice() {
     assert_eq!(berlin, ["2022-03-27T10:00Z", "2022-04-03T10:00Z", "2022-04-10T10:00Z"]);
     let chicago = due("30 2 * * *", "America/Chicago", "2026-03-07T12:00:00Z", 2);
     assert_eq!(chicago, ["2026-03-08T08:00Z", "2026-03-09T07:30Z"]);
-    assert_eq!(due("30 1 * * *", "America/Chicago", "2026-11-01T06:00:00Z", 2), ["2026-11-01T06:30Z", "2026-11-02T07:30Z"]);
+    assert_eq!(
+        due("30 1 * * *", "America/Chicago", "2026-11-01T06:00:00Z", 2),
+        ["2026-11-01T06:30Z", "2026-11-02T07:30Z"]
+    );
 }
 
 #[test]

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use postrider::{
     Builder, Bus, Clock, Code, Error, Job, Kind, KindSpec, Missed, Overlap, Running, Schedule, ScheduleView, Schedules,
-    Settings, Timestamp, Unique, Verdict, handler,
+    Settings, Timestamp, Unique, Verdict, When, handler, next_runs,
 };
 use postrider_testkit::conformance::{Heard, telling};
 use postrider_testkit::{TestDb, until};
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -88,7 +90,13 @@ async fn elapse(pool: &PgPool, time: Duration) {
 }
 
 async fn next_at(pool: &PgPool, name: &str) -> i64 {
-    number(pool, &format!("select (extract(epoch from next_at) * 1000000)::bigint from postrider.schedule where name = '{name}'")).await
+    number(
+        pool,
+        &format!(
+            "select (extract(epoch from next_at) * 1000000)::bigint from postrider.schedule where name = '{name}'"
+        ),
+    )
+    .await
 }
 
 const JOBS: &str = "select count(*) from postrider.job";
@@ -167,7 +175,10 @@ async fn d3_it_runs_at_the_start_of_a_process_when_asked_and_once_within_a_minut
     ear.next().await;
     let runs = async || [view(pool, "s.a").await.runs, view(pool, "s.b").await.runs, view(pool, "s.not").await.runs];
     assert_eq!(runs().await, [1, 1, 0]);
-    until("its run has ended", SOON, async || (number(pool, "select count(*) from postrider.done").await == 2).then_some(())).await;
+    until("its run has ended", SOON, async || {
+        (number(pool, "select count(*) from postrider.done").await == 2).then_some(())
+    })
+    .await;
     stop(first).await;
     elapse(pool, MINUTE + MINUTE).await;
     let third = start(process(pool, &mouth, [at_start("s.a")])).await;
@@ -213,7 +224,11 @@ async fn d5_run_now_makes_a_job_and_is_remembered_and_an_unknown_name_is_an_erro
     // the same in SQL
     let id = number(pool, "select postrider.run_schedule('s.a')").await;
     assert_eq!(ear.next().await.id.as_str(), id.to_string());
-    let calls = [bus.schedules().run("s.b").await.err(), bus.schedules().pause("s.b", true).await.err(), bus.schedules().forget("s.b").await.err()];
+    let calls = [
+        bus.schedules().run("s.b").await.err(),
+        bus.schedules().pause("s.b", true).await.err(),
+        bus.schedules().forget("s.b").await.err(),
+    ];
     for refused in calls {
         let Some(Error::Refused(refused)) = refused else { panic!("{refused:?}") };
         assert_eq!((refused.code, refused.field.as_str()), (Code::Undeclared, "schedule"));
@@ -334,8 +349,11 @@ async fn d9_every_fault_of_every_schedule_is_told_when_it_is_built_with_its_colu
         Schedule { priority: Some(5), ..cron("s.h", "@daily") },
         Schedule { max_attempts: Some(0), ..cron("s.i", "@daily") },
     ];
-    let Err(Error::Declarations(refused)) = process(db.pool(), &mouth, bad).build().await else { panic!("it was built") };
-    let told: Vec<(&str, &str)> = refused.iter().map(|refused| (refused.code.as_str(), refused.field.as_str())).collect();
+    let Err(Error::Declarations(refused)) = process(db.pool(), &mouth, bad).build().await else {
+        panic!("it was built")
+    };
+    let told: Vec<(&str, &str)> =
+        refused.iter().map(|refused| (refused.code.as_str(), refused.field.as_str())).collect();
     let expected = [
         ("PR005", "cron"),
         ("PR005", "cron"),
@@ -376,7 +394,10 @@ async fn d10_a_changed_schedule_keeps_its_last_run() {
     let third = start(process(pool, &mouth, [tick("s.a", 2 * DAY).args(args())]).generation(2)).await;
     placed(pool, "s.a").await;
     let after = view_when(pool, "s.a", "it is declared again", |view| !view.orphaned).await;
-    assert_eq!((after.ran_at, after.due_at, after.runs, &after.last_job), (before.ran_at, before.due_at, 1, &before.last_job));
+    assert_eq!(
+        (after.ran_at, after.due_at, after.runs, &after.last_job),
+        (before.ran_at, before.due_at, 1, &before.last_job)
+    );
     assert_eq!(after.next[0].since(before.due_at.unwrap()), 2 * DAY);
     elapse(pool, 2 * DAY).await;
     assert_eq!(ear.next().await.args, args());
@@ -414,7 +435,10 @@ async fn d11_one_schedule_is_paused_and_goes_on_while_others_run() {
     placed(pool, "s.paused").await;
     let resumed = view(pool, "s.paused").await;
     assert_eq!((resumed.paused, resumed.missed_runs, resumed.runs), (false, 0, 0), "what was due meanwhile is none");
-    assert!(next_at(pool, "s.paused").await > number(pool, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await);
+    assert!(
+        next_at(pool, "s.paused").await
+            > number(pool, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await
+    );
     elapse(pool, DAY).await;
     view_when(pool, "s.paused", "it has run", |view| view.runs == 1).await;
     stop((bus, running)).await;
@@ -446,7 +470,10 @@ async fn d12_a_due_time_while_the_last_run_goes_on_is_skipped_or_queued_as_it_sa
     let skipped = view(pool, "s.skip").await;
     assert_eq!((skipped.runs, skipped.overlapped_runs, skipped.missed_runs), (1, 2, 0));
     gate.add_permits(4);
-    until("all have ended", SOON, async || (number(pool, "select count(*) from postrider.done").await == 4).then_some(())).await;
+    until("all have ended", SOON, async || {
+        (number(pool, "select count(*) from postrider.done").await == 4).then_some(())
+    })
+    .await;
     elapse(pool, DAY).await;
     view_when(pool, "s.skip", "it runs again", |view| view.runs == 2).await;
     gate.add_permits(10);
@@ -460,7 +487,8 @@ async fn c22_a_schedule_enqueues_as_everybody_does_and_what_is_unique_stays_one(
     let unique = KindSpec { unique: Some(Unique::UntilDone), ..KindSpec::new("t.one") };
     let schedule = Schedule { overlap: Overlap::Queue, ..Schedule::every("s.a", DAY).kind("t.one") };
     // declared and never handled: the job waits
-    let running = start(Bus::builder(pool.clone()).kinds([Kind::spec(unique)]).schedules([schedule]).settings(settings())).await;
+    let running =
+        start(Bus::builder(pool.clone()).kinds([Kind::spec(unique)]).schedules([schedule]).settings(settings())).await;
     placed(pool, "s.a").await;
     let first = number(pool, "select id from postrider.enqueue('t.one')").await;
     for n in 1..=2 {
@@ -480,7 +508,8 @@ async fn l11_the_clock_of_a_process_changes_nothing() {
     let ahead = Clock::system().ahead(Duration::from_hours(2));
     let running = start(process(pool, &mouth, [tick("s.a", Duration::from_hours(1))]).clock(ahead)).await;
     placed(pool, "s.a").await;
-    let left = next_at(pool, "s.a").await - number(pool, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
+    let left = next_at(pool, "s.a").await
+        - number(pool, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
     assert!((3_500_000_000..=3_600_000_000).contains(&left), "{left} µs to the next one");
     assert_eq!(ear.rest().len(), 0);
     elapse(pool, Duration::from_hours(1)).await;
@@ -549,4 +578,70 @@ async fn c29_a_schedule_that_never_comes_is_refused_at_the_door_of_sql_with_its_
         assert!(pg.message().contains(says), "{part:.80}: {error}");
     }
     assert_eq!(number(pool, "select count(*) from postrider.schedule").await, 0);
+}
+
+/// A word that may stand in an expression, and one that may not.
+fn word(dice: &mut StdRng) -> String {
+    let words = [
+        "*", "*/2", "1", "5-9", "0", "31", "JAN", "fri", "L", "1-5/2", "7", "59", "5L", "2#3", "60", "9-5", "x", "1,2",
+        "*,1", "/3", "1/2", "MON-SUN", "2,", "24", "0-0", "*/0",
+    ];
+    if dice.random_bool(0.5) { "*".to_owned() } else { (*words.choose(dice).unwrap()).to_owned() }
+}
+
+#[tokio::test]
+async fn the_library_and_sql_take_and_refuse_the_same_expressions_in_the_same_column() {
+    let db = TestDb::fresh().await;
+    let mut dice = StdRng::seed_from_u64(9);
+    let mut texts: Vec<String> = (0..3_000)
+        .map(|_| {
+            let fields = if dice.random_bool(0.9) { 5 } else { dice.random_range(0..8) };
+            (0..fields).map(|_| word(&mut dice)).collect::<Vec<_>>().join(if dice.random_bool(0.9) {
+                " "
+            } else {
+                "  "
+            })
+        })
+        .collect();
+    texts.extend(
+        [
+            "@daily",
+            "@Hourly ",
+            "@",
+            " * * * * *",
+            "0 0 30 2 *",
+            "0 0 30 2 1",
+            "0 0 31 2,4 *",
+            "0 0 L 2 *",
+            "* * * *\t*",
+        ]
+        .map(str::to_owned),
+    );
+    sql(
+        db.pool(),
+        "create function public.told(text text) returns text language plpgsql as $$ begin
+            perform postrider.check_cron(text); return '';
+            exception when sqlstate 'PR005' then return substring(sqlerrm from 'column [0-9]+'); end $$",
+    )
+    .await;
+    let by_sql: Vec<String> =
+        sqlx::query_scalar("select public.told(t) from unnest($1::text[]) with ordinality u (t, o) order by o")
+            .bind(texts.clone())
+            .fetch_all(db.pool())
+            .await
+            .unwrap();
+    let by_library =
+        texts.iter().map(|text| match next_runs(&When::Cron(text.clone()), "UTC", Timestamp::from_micros(0), 1) {
+            Ok(_) => String::new(),
+            Err(refused) => {
+                let rest = refused.message.split_once("column ").unwrap().1;
+                format!("column {}", rest.split_once(':').unwrap().0)
+            }
+        });
+    let mut taken = 0;
+    for ((text, sql), library) in texts.iter().zip(by_sql).zip(by_library) {
+        assert_eq!(sql, library, "{text:?}");
+        taken += usize::from(sql.is_empty());
+    }
+    assert!(taken > 100, "{taken} of them are expressions");
 }

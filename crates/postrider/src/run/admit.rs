@@ -88,7 +88,8 @@ mod tests {
         let expected = ["beat", "listen", "finish", "relay", "housekeeping", "schedules", "claim of queue default"];
         assert_eq!(names[..7], expected);
         assert_eq!(all.iter().map(|(_, n)| n).sum::<u32>(), 18);
-        let settings = Settings { wake_ups: WakeUps::Poll, housekeeping: false, schedules: false, ..Settings::default() };
+        let settings =
+            Settings { wake_ups: WakeUps::Poll, housekeeping: false, schedules: false, ..Settings::default() };
         assert_eq!(needs(&settings, &[], 2).len(), 3, "the beat, the relay, and the pool");
     }
 

@@ -2,9 +2,9 @@
 //!
 //! croner knows which wall clock times match. What a change of the clock does to them is decided here.
 
+use jiff::Timestamp as Instant;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::Timestamp as Instant;
 
 /// The longest expression, in bytes.
 const BYTES_MAX: usize = 200;
@@ -91,8 +91,7 @@ impl Cron {
             fields.push(read_field(n, of, *column, word)?);
         }
         let real_time = fields.iter().take(2).any(|field| field.starts_with('*'));
-        let parser =
-            croner::parser::CronParser::builder().seconds(croner::parser::Seconds::Disallowed).build();
+        let parser = croner::parser::CronParser::builder().seconds(croner::parser::Seconds::Disallowed).build();
         let pattern = match parser.parse(&fields.join(" ")) {
             Ok(pattern) => pattern,
             Err(error) => return wrong(1, error.to_string()),
@@ -195,10 +194,14 @@ fn read_item(n: usize, of: &Field, column: usize, item: &str) -> Result<String, 
     if n == DAY && item.eq_ignore_ascii_case("L") {
         return Ok("L".to_owned());
     }
-    if n == WEEKDAY && let Some(day) = item.strip_suffix(['L', 'l']).filter(|day| !day.is_empty()) {
+    if n == WEEKDAY
+        && let Some(day) = item.strip_suffix(['L', 'l']).filter(|day| !day.is_empty())
+    {
         return Ok(format!("{}#L", number(of, column, day)? % 7));
     }
-    if n == WEEKDAY && let Some((day, nth)) = item.split_once('#') {
+    if n == WEEKDAY
+        && let Some((day, nth)) = item.split_once('#')
+    {
         let day = number(of, column, day)? % 7;
         return match nth.parse::<u32>() {
             Ok(nth @ 1..=5) => Ok(format!("{day}#{nth}")),
@@ -293,8 +296,20 @@ mod tests {
     #[test]
     fn what_may_be_said_is_taken() {
         for text in [
-            "* * * * *", "0 0 1 1 *", "@hourly", "@Daily", "*/5 0-23/2 1,15 JAN-MAR mon-fri", "0 0 L * *", "0 0 * * 5L",
-            "0 0 * * FRI#2", "0 0 * * 5-7", "0 0 * * FRI-SUN", "0 0 29 2 *", "0\t12 * * 0", "0 0 31 2 1", " 0 0 * * 7 ",
+            "* * * * *",
+            "0 0 1 1 *",
+            "@hourly",
+            "@Daily",
+            "*/5 0-23/2 1,15 JAN-MAR mon-fri",
+            "0 0 L * *",
+            "0 0 * * 5L",
+            "0 0 * * FRI#2",
+            "0 0 * * 5-7",
+            "0 0 * * FRI-SUN",
+            "0 0 29 2 *",
+            "0\t12 * * 0",
+            "0 0 31 2 1",
+            " 0 0 * * 7 ",
         ] {
             assert!(Cron::parse(text).is_ok(), "{text:?}: {:?}", Cron::parse(text).map(drop));
         }

@@ -40,7 +40,11 @@ impl Times {
             When::Cron(text) => {
                 let cron = Cron::parse(text).map_err(|malformed| {
                     let message = format!("schedule {name:?}, column {}: {}", malformed.column, malformed.what);
-                    option("cron", message, "write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5")
+                    option(
+                        "cron",
+                        message,
+                        "write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5",
+                    )
                 });
                 let zone = zone_named(zone).ok_or_else(|| {
                     let message = format!("schedule {name:?}: {zone:?} is not a time zone that is known here");
@@ -138,7 +142,12 @@ pub(super) fn look(times: &Times, row: &Row, now: i64) -> Option<Look> {
     if next <= now {
         // too many for one look: the last of them are looked at again together with those that follow
         let kept = passed.split_off(passed.len().saturating_sub(RUNS_MOST));
-        return Some(Look { runs: Vec::new(), missed: passed.len(), due: passed.last().copied(), next: *kept.first()? });
+        return Some(Look {
+            runs: Vec::new(),
+            missed: passed.len(),
+            due: passed.last().copied(),
+            next: *kept.first()?,
+        });
     }
     let on_time = passed.iter().rev().take_while(|due| **due > now - LATE).count();
     let runs = match row.missed {
@@ -201,7 +210,10 @@ mod tests {
     #[test]
     fn a_period_keeps_its_phase_over_a_change_of_what_it_is_counted_from() {
         let times = every_minute();
-        assert_eq!(Row { next: None, counted_from: 7, due: None, missed: Missed::Once }.first(&times), Some(7 + MINUTE));
+        assert_eq!(
+            Row { next: None, counted_from: 7, due: None, missed: Missed::Once }.first(&times),
+            Some(7 + MINUTE)
+        );
         let ran = Row { next: None, counted_from: 10 * MINUTE + 5, due: Some(MINUTE / 2), missed: Missed::Once };
         assert_eq!(ran.first(&times), Some(10 * MINUTE + MINUTE / 2));
         let soon = Row { next: None, counted_from: MINUTE, due: Some(MINUTE / 2), missed: Missed::Once };
