@@ -1,7 +1,6 @@
 //! Schedules: D1–D12, C22, C23, C28, C29, L11. Time passes by moving rows back, as the database's clock is the one that counts.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test asks the database itself, and a failed helper is a failed test"
 )]

@@ -46,6 +46,12 @@ impl Due {
     }
 }
 
+/// The schedules that this process fires, and when the next of them is due.
+pub(super) struct Timed {
+    pub(super) names: Vec<String>,
+    pub(super) due: watch::Sender<Option<Duration>>,
+}
+
 /// The beat of this worker. It has a thread, a runtime and a connection of its own: a handler that blocks every thread of the
 /// application may not cost it its leases.
 pub(super) struct Beater {
@@ -54,9 +60,7 @@ pub(super) struct Beater {
     pub(super) settings: Settings,
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
-    pub(super) schedules: Vec<String>,
-    /// When a schedule is due, for those who fire it.
-    pub(super) schedule_due: watch::Sender<Option<Duration>>,
+    pub(super) schedules: Timed,
     pub(super) holdings: Arc<Holdings>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) wake: Arc<Wake>,
@@ -96,7 +100,7 @@ impl Beater {
                         self.wake.relay.notify_one();
                     }
                     let due = answer.schedule_due_in_ms.map(|ms| self.clock.monotonic() + Duration::from_millis(ms));
-                    self.schedule_due.send_if_modified(|known| std::mem::replace(known, due) != due);
+                    self.schedules.due.send_if_modified(|known| std::mem::replace(known, due) != due);
                     self.heed(&answer);
                     if let Some(due) = answer.due_in_ms {
                         pause = pause.min(Duration::from_millis(due));
@@ -153,7 +157,7 @@ impl Beater {
             pid: std::process::id(),
             queues: self.queues.clone(),
             kinds: self.kinds.clone(),
-            schedules: self.schedules.clone(),
+            schedules: self.schedules.names.clone(),
             held,
             settled,
             progress: told.into_iter().map(progress).collect(),

@@ -39,6 +39,7 @@ pub enum WakeUps {
 }
 
 /// How this process takes part.
+#[expect(clippy::struct_excessive_bools, reason = "each is a part that a process takes or leaves")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How often the worker beats. Default: 1 s.

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::beat::{Beater, Due};
+use super::beat::{Beater, Due, Timed};
 use super::{Bus, WakeUps, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
@@ -91,9 +91,6 @@ impl Running {
             let (counters, engine) = (Arc::clone(&bus.counters.relay), bus.engine.clone());
             loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
-        if bus.settings.housekeeping {
-            loops.spawn(housekeep::run(Link::new(&reach, "housekeeping"), intake.clone()));
-        }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
                 claimant: Claimant { worker, queue: queue.clone(), kinds: kinds.clone() },
@@ -108,23 +105,13 @@ impl Running {
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
             loops.spawn(job::run(claimer, Link::new(&reach, "claim"), sink, intake.clone()));
         }
-        let (schedule_due, told) = watch::channel(None);
-        let schedules: Vec<String> = if bus.settings.schedules {
-            let firing = firing(bus, told);
-            let names = firing.names.clone();
-            loops.spawn(schedule::run(firing, Link::new(&reach, "schedules"), intake.clone()));
-            names
-        } else {
-            Vec::new()
-        };
         let beater = Beater {
             worker,
             app: bus.app.clone(),
             settings: bus.settings.clone(),
             kinds: queues.values().flatten().cloned().collect(),
             queues: queues.into_keys().collect(),
-            schedules,
-            schedule_due,
+            schedules: by_the_clock(bus, &reach, &loops, &intake),
             holdings,
             dispatcher: Arc::clone(&dispatcher),
             wake,
@@ -185,13 +172,20 @@ impl Running {
     }
 }
 
-fn firing(bus: &Bus, due: watch::Receiver<Option<Duration>>) -> Firing {
-    Firing {
-        names: bus.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
-        at_start: bus.schedules.iter().any(|schedule| schedule.run_at_start),
-        due,
-        clock: bus.clock.clone(),
+/// Starts what comes by the clock: housekeeping and schedules. Answers with what the beat tells of schedules, and is told.
+fn by_the_clock(bus: &Bus, reach: &Reach, loops: &TaskTracker, intake: &CancellationToken) -> Timed {
+    if bus.settings.housekeeping {
+        loops.spawn(housekeep::run(Link::new(reach, "housekeeping"), intake.clone()));
     }
+    let mut timed = Timed { names: Vec::new(), due: watch::Sender::new(None) };
+    if bus.settings.schedules {
+        timed.names = bus.schedules.iter().map(|schedule| schedule.name.clone()).collect();
+        let at_start = bus.schedules.iter().any(|schedule| schedule.run_at_start);
+        let (names, due) = (timed.names.clone(), timed.due.subscribe());
+        let firing = Firing { names, at_start, due, clock: bus.clock.clone() };
+        loops.spawn(schedule::run(firing, Link::new(reach, "schedules"), intake.clone()));
+    }
+    timed
 }
 
 fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<Wake> {

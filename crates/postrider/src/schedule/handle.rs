@@ -10,6 +10,7 @@ use crate::pg::borrow;
 const AHEAD: usize = 5;
 
 /// A schedule as an operator sees it.
+#[expect(clippy::struct_excessive_bools, reason = "they are facts, each by itself")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScheduleView {
