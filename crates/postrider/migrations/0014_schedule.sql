@@ -62,11 +62,11 @@ begin
         lone := split_part(item, '/', 1);
         step := 1;
         if strpos(item, '/') > 0 then
-            if substr(item, strpos(item, '/') + 1) !~ '^[0-9]{1,4}$' or substr(item, strpos(item, '/') + 1)::int not between 1 and highest
-               or lone !~ '^\*$|-'
-            then
-                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a step of a range or of *', col, item),
-                    format('use */n or %s-%s/n', lowest, highest));
+            if substr(item, strpos(item, '/') + 1) !~ '^[0-9]{1,4}$' or substr(item, strpos(item, '/') + 1)::int not between 1 and highest then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a step of 1 to %s', col + length(lone) + 1, left(item, 80), highest),
+                    'use */n or a-b/n');
+            elsif lone !~ '^\*$|-' then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a range with a step', col, left(item, 80)), 'use */n or a-b/n');
             end if;
             step := substr(item, strpos(item, '/') + 1)::int;
         end if;
@@ -74,23 +74,26 @@ begin
             if strpos(word, ',') > 0 then
                 perform postrider.refuse('PR005', 'cron', format('column %s: * stands alone', col), 'use * or a list, not both');
             end if;
-            return case when step > 1 then array(select generate_series(lowest, highest, step)) end;
+            return case when strpos(item, '/') > 0 then array(select generate_series(lowest, highest, step)) end;
         elsif field = 'day of the month' and upper(item) = 'L' then
             found := found || 28;
         else
             if field = 'day of the week' then
                 -- the last one, or the n-th one, of a month
-                lone := regexp_replace(lone, '(?<=.)([lL]|#[1-5])$', '');
+                lone := regexp_replace(lone, '^([^-]+)([lL]|#[1-5])$', '\1');
             end if;
-            bounds := string_to_array(lone, '-');
+            bounds := case when strpos(lone, '-') > 0 and lone !~ '[lL]$|#' then array[split_part(lone, '-', 1), substr(lone, strpos(lone, '-') + 1)] else array[lone] end;
             ends := array(
                 select coalesce(array_position(names, upper(b)) + case field when 'month' then 0 else -1 end,
                                 case when b ~ '^[0-9]{1,4}$' then b::int end)
                   from unnest(bounds) with ordinality u (b, o) order by o);
-            if cardinality(ends) not between 1 and 2 or exists (select from unnest(ends) e where e is null or e not between lowest and highest) then
-                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not in %s to %s (%s)', col, left(item, 80), lowest, highest, field),
-                    'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
-            end if;
+            for n in 1..cardinality(ends) loop
+                if ends[n] is null or ends[n] not between lowest and highest then
+                    perform postrider.refuse('PR005', 'cron', format('column %s: %L is not in %s to %s (%s)',
+                        col + case n when 2 then length(bounds[1]) + 1 else 0 end, left(bounds[n], 80), lowest, highest, field),
+                        'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+                end if;
+            end loop;
             if field = 'day of the week' and cardinality(ends) = 2 and ends[2] = 0 and ends[1] > 0 then
                 ends[2] := 7;
             end if;
@@ -109,7 +112,7 @@ create function postrider.check_cron(cron text) returns void
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
     word record;
-    n int := 0;
+    n int := (select count(*) from regexp_split_to_table(check_cron.cron, '[ \t]') w where w <> '');
     col int := 1;
     day_column int;
     days int[];
@@ -121,11 +124,18 @@ begin
         perform postrider.refuse('PR005', 'cron', 'column 201: it is longer than 200 bytes', 'use ranges and steps');
     elsif lower(btrim(cron, E' \t')) in ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly') then
         return;
+    elsif btrim(cron, E' \t') like '@%' then
+        perform postrider.refuse('PR005', 'cron', format('column 1: %L is not a name of a schedule', left(cron, 80)),
+            'use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually');
+    elsif n <> 5 then
+        perform postrider.refuse('PR005', 'cron', format('column %s: it has %s fields, not 5', case when n < 5 then length(cron) + 1 else
+            1 + length(substring(cron from '^[ \t]*(?:[^ \t]+[ \t]+){5}')) end, n),
+            'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
     end if;
+    n := 0;
     for word in select w as text from regexp_split_to_table(cron, '[ \t]') w loop
         if word.text <> '' then
             n := n + 1;
-            exit when n > 5;
             found := postrider.check_cron_field(
                 (array['minute', 'hour', 'day of the month', 'month', 'day of the week'])[n], word.text, col,
                 (array[0, 0, 1, 1, 0])[n], (array[59, 23, 31, 12, 7])[n],
@@ -138,11 +148,6 @@ begin
         end if;
         col := col + length(word.text) + 1;
     end loop;
-    if n <> 5 then
-        perform postrider.refuse('PR005', 'cron', format('column %s: it has %s fields, not 5', case when n < 5 then col - 1 else col end,
-            case when n < 5 then n::text else 'more' end),
-            'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
-    end if;
     if weekdays is null and not exists (
         select from unnest(coalesce(days, '{1}')) d, unnest(coalesce(months, '{1}')) m
          where d <= (array[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[m])
