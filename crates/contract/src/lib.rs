@@ -10,6 +10,7 @@ mod json; // the gate that every payload passes
 mod id; // ids
 mod time; // microseconds
 mod declare; // kinds, event types, subscriptions: declared as data
+mod schedule; // and what comes by the clock
 mod event; // an event, before and after it is recorded
 mod unique; // when jobs are alike
 mod verdict; // what a handler answers
@@ -21,6 +22,7 @@ pub use event::{Event, NewEvent};
 pub use id::{EventId, JobId};
 pub use json::{DATA_BYTES_MAX, DEPTH_MAX, Payload, check_json};
 pub use name::{NAME_BYTES_MAX, Pattern, SUBJECT_BYTES_MAX, check_name, check_owner, check_public_name, check_subject};
+pub use schedule::{Missed, Overlap, Schedule, When};
 pub use time::Timestamp;
 pub use unique::Unique;
 pub use verdict::Verdict;

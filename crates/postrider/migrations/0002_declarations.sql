@@ -156,7 +156,9 @@ end $$;
 
 -- Declares everything of one application in one transaction: all or nothing.
 -- { "app", "generation", "types": [{name, description, exposure}], "kinds": [{name, queue, priority, max_attempts,
---   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms}], "subscriptions": [{name, types, kind, owner, delay_ms}] }
+--   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms}], "subscriptions": [{name, types, kind, owner, delay_ms}],
+--   "schedules": [{name, cron or every_ms, zone, kind, args, owner, queue, priority, max_attempts, missed, missed_most, overlap,
+--   run_at_start}] }
 create function postrider.declare(declarations json) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -259,4 +261,7 @@ begin
     end loop;
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
+    if declarations -> 'schedules' is not null then
+        perform postrider.declare_schedules(declarations, app, gen, own);
+    end if;
 end $$;

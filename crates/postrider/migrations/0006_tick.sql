@@ -202,7 +202,7 @@ begin
 end $$;
 
 -- One beat. The report:
---   app, version, host, pid, queues, kinds: who the worker is
+--   app, version, host, pid, queues, kinds, schedules: who the worker is
 --   held: the leases that it knows; settled: the last of its claim calls up to which every reply has arrived or is given up.
 --     A lease of a settled call that is not held was never received: it is handed back with its attempts.
 --   dead: [{worker, beat}] workers that it has watched not beating
@@ -212,7 +212,7 @@ end $$;
 --   cancel: [{lease, id}] attempts whose job is to be cancelled
 --   handed_back, rescued, promoted, unparked: how many jobs
 --   others: [{worker, beat}] to be watched; ready: queues that have work; event_number: the last one drawn;
---   due_in_ms: when the next waiting job becomes due
+--   due_in_ms: when the next waiting job becomes due; schedule_due_in_ms: when a schedule does that the worker fires
 create function postrider.tick(worker uuid, report json) returns json
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -235,9 +235,10 @@ begin
     if not found then
         -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
         -- it may meet itself
-        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds, schedules)
         values (me, coalesce(report ->> 'app', ''), coalesce(report ->> 'version', ''), coalesce(report ->> 'host', ''),
-                coalesce((report ->> 'pid')::int, 0), queues, kinds)
+                coalesce((report ->> 'pid')::int, 0), queues, kinds,
+                array(select json_array_elements_text(coalesce(report -> 'schedules', '[]'))))
         on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
@@ -282,7 +283,9 @@ begin
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
-                        from postrider.later y order by y.run_at limit 1));
+                        from postrider.later y order by y.run_at limit 1),
+        'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
+            array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
 
 -- Says goodbye: the worker has ended everything it held. What it holds all the same is handed back.

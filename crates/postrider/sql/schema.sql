@@ -9,20 +9,6 @@ CREATE SCHEMA postrider;
 
 
 --
--- Name: alert; Type: TYPE; Schema: postrider; Owner: -
---
-
-CREATE TYPE postrider.alert AS (
-	name text,
-	severity text,
-	subject text,
-	since timestamp with time zone,
-	says text,
-	remedy text
-);
-
-
---
 -- Name: claimed; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -161,163 +147,6 @@ end $$;
 
 
 --
--- Name: alerts(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.alerts() RETURNS SETOF postrider.alert
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    AS $$
-begin
-    if current_setting('transaction_read_only') = 'off' then
-        perform postrider.group_failures(10000);
-    end if;
-    return query
-    select a.* from (
-        select x.* from postrider.alerts_of_jobs() x
-        union all
-        select x.* from postrider.alerts_of_keeping() x
-        union all
-        select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
-     order by a.severity, a.name, a.subject;
-end $$;
-
-
---
--- Name: alerts_of_jobs(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.alerts_of_jobs() RETURNS SETOF postrider.alert
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-begin
-    return query
-    select 'oldest_due', case when min(h.due_at) < now - interval '1 hour' then 'critical' else 'warning' end, 'queue ' || h.queue,
-           min(h.due_at), format('a job of queue %s has been due since %s and was not claimed', h.queue, postrider.said(min(h.due_at))),
-           'ask postrider.explain(id) of job ' || (array_agg(h.id order by h.due_at))[1] || '; start more workers, or give the queue more slots'
-      from postrider.heads() h
-     where not exists (select from postrider.queue q where q.name = h.queue and q.paused_at is not null)
-     group by h.queue having min(h.due_at) < now - interval '5 minutes';
-    return query
-    select 'backlog', 'warning', 'queue ' || q.queue, null::timestamptz, format('10000 or more jobs of queue %s are due', q.queue),
-           'start more workers, or give the queue more slots'
-      from (select distinct h.queue from postrider.heads() h) q
-     where (select count(*) from (select from postrider.ready r where r.queue = q.queue limit 10000) r) >= 10000;
-    return query
-    select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
-           format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
-           'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
-    return query
-    select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
-           format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
-           'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
-    return query
-    select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
-           format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
-           'see postrider.failures(); retry them when the cause is gone'
-      from postrider.discarded d where d.at > now - interval '70 minutes' group by d.kind;
-end $$;
-
-
---
--- Name: alerts_of_keeping(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.alerts_of_keeping() RETURNS SETOF postrider.alert
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-begin
-    return query
-    select 'pinned', 'warning', case p.class when 0 then 'events' else (array['short', 'standard', 'long'])[p.class] || ' jobs' end
-               || ' of epoch ' || p.first, p.since,
-           format('a partition that is old enough cannot be dropped: it is pinned by %s%s', p.by,
-               case when p.kind is not null then format(', most of kind %s; %s were seen', p.kind, p.n) else '' end),
-           'end or cancel them, or wait: it goes with the last of them'
-      from postrider.pinned p where p.since < now - interval '1 hour';
-    return query
-    select 'duty_fails', case when d.failing_since < now - interval '1 day' then 'critical' else 'warning' end, d.name, d.failing_since,
-           format('the duty %s fails: %s', d.name, d.error), 'the error says why'
-      from postrider.duty d where d.failing_since is not null;
-    return query
-    select 'housekeeping', 'warning', 'housekeeping', max(d.done_at), 'no process has kept house for an hour',
-           'start one process with housekeeping switched on'
-      from postrider.duty d where d.name = 'usual' having max(d.done_at) < now - interval '1 hour';
-    return query
-    select 'epoch', 'critical', e.unit, e.started_at, format('the epoch of %ss is older than it should be: its partition grows', e.unit),
-           'see the duty usual in postrider.duty'
-      from postrider.epoch e
-     where e.epoch = pg_sequence_last_value(case e.unit when 'event' then 'postrider.event_epoch' else 'postrider.job_epoch' end::regclass)
-       and e.started_at < now - case e.unit when 'event' then interval '14 days' else interval '2 days' end;
-    return query
-    select 'relay', 'warning', 'relay', min(v.recorded_at), format('events wait for the relay since %s', postrider.said(min(v.recorded_at))),
-           'start a process with the relay switched on, or look at its log'
-      from (select * from postrider.cut order by no desc limit 1) c
-     cross join lateral (select x.recorded_at, x.xid from postrider.event x where x.xid >= pg_snapshot_xmax(c.hi) order by x.xid, x.seq limit 1) v
-    having min(v.recorded_at) < now - interval '1 minute';
-    return query
-    select 'clock', 'critical', 'clock of the server', null::timestamptz, format('the clock of the server went back: something happened at %s',
-           postrider.said(max(t.at))), 'set the clock right; jobs that are due may come late until then'
-      from (select c.at from (select * from postrider.cut order by no desc limit 1) c union all select w.beat_at from postrider.worker w) t
-    having max(t.at) > now + interval '2 seconds';
-    return query
-    select 'silent_worker', 'warning', w.id::text, w.beat_at, format('worker %s (%s on %s) is silent, and nobody has put back what it ran', w.id, w.app, w.host),
-           'another worker puts its jobs back: start one'
-      from postrider.worker w where w.beat_at < now - interval '2 minutes';
-end $$;
-
-
---
--- Name: alerts_of_server(interval); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.alerts_of_server(long interval) RETURNS SETOF postrider.alert
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-    used float8 := pg_notification_queue_usage();
-begin
-    if used >= 0.25 then
-        return query select 'notify_queue', case when used >= 0.5 then 'critical' else 'warning' end, 'server', null::timestamptz,
-            format('the notification queue of the server is %s %% full', round(used * 100)),
-            'a session that listens stands still in a transaction: end it';
-    end if;
-    return query
-    select 'long_transaction', case when s.xact_start < now - interval '1 hour' then 'critical' else 'warning' end,
-           format('process %s', s.pid), s.xact_start, format('a transaction is open since %s (%s, %s): nothing that was removed since can be '
-           'cleared away', postrider.said(s.xact_start), coalesce(nullif(s.application_name, ''), 'no name'), s.state), 'end it'
-      from pg_stat_activity s
-     where s.datname = current_database() and (s.backend_xmin is not null or s.backend_xid is not null)
-       and s.backend_type = 'client backend' and s.xact_start < now - alerts_of_server.long and s.pid <> pg_backend_pid();
-    return query
-    select 'prepared_transaction', 'critical', x.gid, x.prepared, format('a prepared transaction waits since %s', postrider.said(x.prepared)),
-           'commit it or roll it back'
-      from pg_prepared_xacts x where x.database = current_database() and x.prepared < now - alerts_of_server.long;
-    return query
-    select 'replication_slot', 'warning', s.slot_name::text, null::timestamptz, format('replication slot %s is not in use and holds %s transactions back',
-           s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin))), 'drop the slot if nothing will come back for it'
-      from pg_replication_slots s where not s.active and (s.xmin is not null or s.catalog_xmin is not null);
-end $$;
-
-
---
 -- Name: cancel(bigint[], text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -364,7 +193,7 @@ begin
         foreach x in array rest loop
             select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
             if not found then
-                return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
+                return query select x, 'unknown', null::text;
             elsif exists (select from postrider.done d where d.class = j.class and d.id = x) then
                 return query select x, 'already', postrider.end_name(d.state) from postrider.done d where d.class = j.class and d.id = x;
             else
@@ -413,6 +242,127 @@ begin
     end if;
     perform postrider.check_retry(retry);
 end $$;
+
+
+--
+-- Name: check_cron(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron(cron text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    word record;
+    n int := (select count(*) from regexp_split_to_table(check_cron.cron, '[ \t]') w where w <> '');
+    col int := 1;
+    day_column int;
+    days int[];
+    months int[];
+    weekdays int[];
+    found int[];
+begin
+    if octet_length(cron) > 200 then
+        perform postrider.refuse('PR005', 'cron', 'column 201: it is longer than 200 bytes', 'use ranges and steps');
+    elsif lower(btrim(cron, E' \t')) in ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly') then
+        return;
+    elsif btrim(cron, E' \t') like '@%' then
+        perform postrider.refuse('PR005', 'cron', format('column 1: %L is not a name of a schedule', left(cron, 80)),
+            'use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually');
+    elsif n <> 5 then
+        perform postrider.refuse('PR005', 'cron', format('column %s: it has %s fields, not 5', case when n < 5 then length(cron) + 1 else
+            1 + length(substring(cron from '^[ \t]*(?:[^ \t]+[ \t]+){5}')) end, n),
+            'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+    end if;
+    n := 0;
+    for word in select w as text from regexp_split_to_table(cron, '[ \t]') w loop
+        if word.text <> '' then
+            n := n + 1;
+            found := postrider.check_cron_field(
+                (array['minute', 'hour', 'day of the month', 'month', 'day of the week'])[n], word.text, col,
+                (array[0, 0, 1, 1, 0])[n], (array[59, 23, 31, 12, 7])[n],
+                case n when 4 then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
+                       when 5 then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end);
+            case n when 3 then days := found; day_column := col;
+                   when 4 then months := found;
+                   when 5 then weekdays := found;
+                   else null; end case;
+        end if;
+        col := col + length(word.text) + 1;
+    end loop;
+    if weekdays is null and not exists (
+        select from unnest(coalesce(days, '{1}')) d, unnest(coalesce(months, '{1}')) m
+         where d <= (array[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[m])
+    then
+        perform postrider.refuse('PR005', 'cron', format('column %s: no such day ever comes', day_column), 'use a day that its month has');
+    end if;
+end $$;
+
+
+--
+-- Name: check_cron_field(text, text, integer, integer, integer, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) RETURNS integer[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    item text;
+    lone text;
+    bounds text[];
+    ends int[];
+    step int;
+    found int[] := '{}';
+begin
+    foreach item in array string_to_array(word, ',') loop
+        lone := split_part(item, '/', 1);
+        step := 1;
+        if strpos(item, '/') > 0 then
+            if substr(item, strpos(item, '/') + 1) !~ '^[0-9]{1,4}$' or substr(item, strpos(item, '/') + 1)::int not between 1 and highest then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a step of 1 to %s', col + length(lone) + 1, left(item, 80), highest),
+                    'use */n or a-b/n');
+            elsif lone !~ '^\*$|-' then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a range with a step', col, left(item, 80)), 'use */n or a-b/n');
+            end if;
+            step := substr(item, strpos(item, '/') + 1)::int;
+        end if;
+        if lone = '*' then
+            if strpos(word, ',') > 0 then
+                perform postrider.refuse('PR005', 'cron', format('column %s: * stands alone', col), 'use * or a list, not both');
+            end if;
+            return case when strpos(item, '/') > 0 then array(select generate_series(lowest, highest, step)) end;
+        elsif field = 'day of the month' and upper(item) = 'L' then
+            found := found || 28;
+        else
+            if field = 'day of the week' then
+                -- the last one, or the n-th one, of a month
+                lone := regexp_replace(lone, '^([^-]+)([lL]|#[1-5])$', '\1');
+            end if;
+            bounds := case when strpos(lone, '-') > 0 and lone !~ '[lL]$|#' then array[split_part(lone, '-', 1), substr(lone, strpos(lone, '-') + 1)] else array[lone] end;
+            ends := array(
+                select coalesce(array_position(names, upper(b)) + case field when 'month' then 0 else -1 end,
+                                case when b ~ '^[0-9]{1,4}$' then b::int end)
+                  from unnest(bounds) with ordinality u (b, o) order by o);
+            for n in 1..cardinality(ends) loop
+                if ends[n] is null or ends[n] not between lowest and highest then
+                    perform postrider.refuse('PR005', 'cron', format('column %s: %L is not in %s to %s (%s)',
+                        col + case n when 2 then length(bounds[1]) + 1 else 0 end, left(bounds[n], 80), lowest, highest, field),
+                        'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+                end if;
+            end loop;
+            if field = 'day of the week' and cardinality(ends) = 2 and ends[2] = 0 and ends[1] > 0 then
+                ends[2] := 7;
+            end if;
+            if ends[2] < ends[1] then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L runs backwards', col, left(item, 80)), 'write the lower one first');
+            end if;
+            found := found || array(select generate_series(ends[1], coalesce(ends[2], ends[1]), step));
+        end if;
+        col := col + length(item) + 1;
+    end loop;
+    return found;
+end $_$;
 
 
 --
@@ -722,60 +672,6 @@ begin
 end $$;
 
 
---
--- Name: count_jobs(integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.count_jobs(most integer) RETURNS TABLE(kind text, queue text, state text, n bigint, more boolean)
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    return query
-    with recursive queues as (
-        (select r.queue from postrider.ready r order by r.queue limit 1)
-        union all
-        select (select r.queue from postrider.ready r where r.queue > q.queue order by r.queue limit 1) from queues q where q.queue is not null
-    ), seen as materialized (
-        select r.id, r.attempt, 'ready' || q.queue as place
-          from queues q cross join lateral (
-            select x.id, x.attempt from postrider.ready x where x.queue = q.queue order by x.priority, x.share, x.pos limit most) r
-         where q.queue is not null
-        union all
-        (select y.id, y.attempt, 'later' from postrider.later y order by y.run_at, y.id limit most)
-        union all
-        (select p.id, p.attempt, 'parked' from postrider.parked p order by p.queue, p.key, p.pos limit most)
-    ), runs as materialized (
-        select o.id from postrider.lease l cross join lateral unnest(l.open) o (id) limit most
-    ), ended as materialized (
-        select d.id, d.state, d.class
-          from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-         cross join lateral (
-            select x.id, x.state, x.class from postrider.done x where x.class = c.class order by x.id desc limit most) d
-    ), told as (
-        select s.id, case when s.attempt > 0 then 'retryable' else 'pending' end as state, count(*) over (partition by s.place) >= most as more
-          from seen s
-        union all
-        select r.id, 'running', count(*) over () >= most from runs r
-        union all
-        select e.id, postrider.end_name(e.state), count(*) over (partition by e.class) >= most from ended e
-    )
-    select j.kind, j.queue, t.state, count(*), bool_or(t.more)
-      from told t join postrider.job j on j.class = (t.id & 3)::smallint and j.id = t.id
-     group by 1, 2, 3
-    union all
-    -- a kind is there before anything of it is
-    select k.name, k.queue, 'pending', 0, false from postrider.kind k;
-end $$;
-
-
 SET default_tablespace = '';
 
 SET default_table_access_method = heap;
@@ -943,6 +839,82 @@ begin
     end loop;
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
+    if declarations -> 'schedules' is not null then
+        perform postrider.declare_schedules(declarations, app, gen, own);
+    end if;
+end $$;
+
+
+--
+-- Name: declare_schedules(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    attended boolean := coalesce((declarations ->> 'attended')::boolean, false);
+    x record;
+    s postrider.schedule;
+    moved boolean;
+begin
+    for x in select j ->> 'name' as name, j ->> 'cron' as cron, (j ->> 'every_ms')::bigint as every_ms,
+                    coalesce(j ->> 'zone', 'UTC') as zone, coalesce(j ->> 'kind', j ->> 'name') as kind,
+                    -- the library sends them as text, so that their bytes are kept
+                    coalesce((j ->> 'args_text')::json, j -> 'args', '{}') as args, coalesce(j ->> 'owner', '') as owner, j ->> 'queue' as queue, (j ->> 'priority')::smallint as priority,
+                    (j ->> 'max_attempts')::smallint as max_attempts, coalesce(j ->> 'missed', 'once') as missed,
+                    (j ->> 'missed_most')::smallint as missed_most, coalesce(j ->> 'overlap', 'skip') as overlap,
+                    coalesce((j ->> 'run_at_start')::boolean, false) as run_at_start
+               from json_array_elements(declarations -> 'schedules') j
+    loop
+        perform postrider.check_name('schedule', x.name, own);
+        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.owner);
+        if (x.cron is null) = (x.every_ms is null) then
+            perform postrider.refuse('PR005', 'cron', format('schedule %L has no cron expression, or a period as well', x.name),
+                'give either cron or every_ms');
+        elsif x.every_ms not between 1000 and 316224000000 then
+            perform postrider.refuse('PR005', 'every', format('schedule %L comes every %s ms', x.name, x.every_ms),
+                'use a second at least and ten years at most');
+        elsif x.missed not in ('skip', 'once', 'all') or (x.missed = 'all') <> (x.missed_most is not null)
+              or x.missed_most not between 1 and 100 then
+            perform postrider.refuse('PR005', 'missed', format('schedule %L does not say what becomes of missed runs', x.name),
+                'use skip, once, or all with missed_most from 1 to 100');
+        elsif x.overlap not in ('skip', 'queue') then
+            perform postrider.refuse('PR005', 'overlap', format('%L is not known', left(x.overlap, 80)), 'use skip or queue');
+        end if;
+        if not attended then
+            perform postrider.check_cron(x.cron) where x.cron is not null;
+            if not exists (select from pg_timezone_names z where z.name = x.zone) then
+                perform postrider.refuse('PR005', 'zone', format('schedule %L: %L is not a time zone that is known here', x.name, left(x.zone, 80)),
+                    'use a name of the IANA time zone database, such as Europe/Berlin');
+            end if;
+        end if;
+        select * into s from postrider.schedule e where e.name = x.name;
+        moved := (s.cron, s.every_ms, s.zone) is distinct from (x.cron, x.every_ms, x.zone);
+        if postrider.declaration_wins('schedule', x.name, declare_schedules.generation, s.generation,
+            not moved and (s.owner, s.kind, s.args::text, s.queue, s.priority, s.max_attempts, s.missed, s.missed_most, s.overlap,
+                           s.run_at_start)
+            is not distinct from (x.owner, x.kind::text, x.args::text, x.queue, x.priority, x.max_attempts, x.missed, x.missed_most,
+                                  x.overlap, x.run_at_start))
+        then
+            insert into postrider.schedule as e (name, owner, cron, every_ms, zone, kind, args, queue, priority, max_attempts, missed,
+                missed_most, overlap, run_at_start, standing, declared_by, generation)
+            values (x.name, x.owner, x.cron, x.every_ms, x.zone, x.kind, x.args, x.queue, x.priority, x.max_attempts, x.missed,
+                x.missed_most, x.overlap, x.run_at_start, not attended, declare_schedules.app, declare_schedules.generation)
+            -- what it has run stays known; only another rule for when it comes makes it count anew
+            on conflict (name) do update set owner = excluded.owner, cron = excluded.cron, every_ms = excluded.every_ms,
+                zone = excluded.zone, kind = excluded.kind, args = excluded.args, queue = excluded.queue, priority = excluded.priority,
+                max_attempts = excluded.max_attempts, missed = excluded.missed, missed_most = excluded.missed_most,
+                overlap = excluded.overlap, run_at_start = excluded.run_at_start, standing = excluded.standing,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp(), problem = null,
+                next_at = case when moved then null else e.next_at end,
+                counted_from = case when moved then clock_timestamp() else e.counted_from end;
+        else
+            update postrider.schedule e set seen_at = clock_timestamp(), problem = null where e.name = x.name;
+        end if;
+    end loop;
 end $$;
 
 
@@ -970,7 +942,7 @@ begin
     for x in select distinct i from unnest(delete.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
+            return query select x, 'unknown', null::text;
             continue;
         end if;
         begin
@@ -999,28 +971,19 @@ end $$;
 
 
 --
--- Name: drop_events(bigint, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: drop_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.drop_events(epoch bigint, child text) RETURNS json
-    LANGUAGE plpgsql
+CREATE FUNCTION postrider.drop_schedule(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET lock_timeout TO '50ms'
     AS $$
 begin
-    for n in 1..5 loop
-        begin
-            execute format('alter table postrider.event detach partition postrider.%I', child);
-            execute format('drop table postrider.%I', child);
-            delete from postrider.event_done d where d.epoch = drop_events.epoch;
-            delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
-            return json_build_object('span', child, 'again', true);
-        exception when lock_not_available then
-            perform pg_sleep(0.2);
-        end;
-    end loop;
-    return json_build_object('span', child, 'held', true, 'again', false);
+    perform postrider.lock_declarations();
+    delete from postrider.schedule e where e.name = drop_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
 end $$;
 
 
@@ -1036,22 +999,6 @@ begin
     perform postrider.lock_declarations();
     delete from postrider.subscription s where s.id = drop_subscription.id;
     return found;
-end $$;
-
-
---
--- Name: duty_failed(text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.duty_failed(duty text, error text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET lock_timeout TO '500ms'
-    AS $$
-begin
-    insert into postrider.duty as d (name, failing_since, error)
-    values (duty_failed.duty, clock_timestamp(), left(duty_failed.error, 1000))
-    on conflict (name) do update set failing_since = coalesce(d.failing_since, clock_timestamp()), error = excluded.error;
 end $$;
 
 
@@ -1142,10 +1089,10 @@ CREATE TABLE postrider.kind (
 
 
 --
--- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1169,7 +1116,7 @@ begin
     end if;
     fresh := false;
     replaced := false;
-    if idempotency_key is not null and not key_taken then
+    if idempotency_key is not null then
         id := postrider.take_unique(postrider.unique_hash(6::smallint, '', owner, idempotency_key, null), 6::smallint, new_id,
             clock_timestamp() + interval '24 hours');
         if id <> new_id then
@@ -1299,12 +1246,6 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
-    numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
-    epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
-    -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
-    firsts int[] := '{}';
-    last bytea;
-    last_at int;
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -1313,34 +1254,17 @@ begin
             json_array_elements(jobs))
            with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
-        select t.at::int as at, t.idempotency_key, epoch | (numbers[t.at] << 2) | d.class as new_id,
-               postrider.unique_hash(6::smallint, '', coalesce(t.owner, ''), t.idempotency_key, null) as hash
-          from rows from (json_to_recordset(jobs) as (kind text, owner text, idempotency_key text))
-               with ordinality t (kind, owner, idempotency_key, at)
-          join postrider.kind d on d.name = t.kind
-         where t.idempotency_key is not null order by 4, 1
-    loop
-        perform postrider.check_alike(null, null, null, null, x.idempotency_key, null);
-        if x.hash = last then
-            firsts[x.at] := last_at;
-            continue;
-        end if;
-        last := x.hash;
-        last_at := x.at;
-        firsts[x.at] := x.at;
-        ids[x.at] := nullif(postrider.take_unique(x.hash, 6::smallint, x.new_id, clock_timestamp() + interval '24 hours'), x.new_id);
-    end loop;
-    for x in
-        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner, epoch | (numbers[t.at] << 2) as new_id
-          from rows from (
+        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
+               (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
+               coalesce(t.unique_mode, d.unique_mode) as mode
+          from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
                 json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
                     unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
                 json_array_elements(jobs))
-               with ordinality t (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
-                   idempotency_key, retry, job, at)
+               with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
+                   idempotency_key, retry, job, at)) t
           left join postrider.kind d on d.name = t.kind
-         where firsts[t.at] is null or (firsts[t.at] = t.at and ids[t.at] is null)
-         order by case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
+         order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
@@ -1350,14 +1274,12 @@ begin
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry, true);
+              x.on_duplicate, x.idempotency_key, x.retry);
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
     end loop;
-    return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
-      from generate_subscripts(numbers, 1) n order by n;
+    return query select * from unnest(ids, fresh_ones, replaced_ones);
 end $$;
 
 
@@ -1379,34 +1301,6 @@ end $$;
 
 
 --
--- Name: event_pinned_by(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.event_pinned_by(epoch bigint) RETURNS text
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-declare
-    s record;
-    needed boolean;
-begin
-    for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
-        if s.kept then
-            execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
-                'job' || s.suffix) into needed using epoch;
-        else
-            needed := s.first <= (select d.job_epoch from postrider.event_done d where d.epoch = event_pinned_by.epoch)
-                  and postrider.has_rows('job' || s.suffix);
-        end if;
-        if needed then
-            return 'jobs that were made of its events: they are in job' || s.suffix;
-        end if;
-    end loop;
-    return null;
-end $_$;
-
-
---
 -- Name: event_seq(uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1414,373 +1308,6 @@ CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (((('x'::text || "right"(replace((id)::text, '-'::text, ''::text), 16)))::bit(64))::bigint & '4611686018427387903'::bigint);
-
-
---
--- Name: exchange_span(smallint, bigint, bigint, text, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET lock_timeout TO '50ms'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $_$
-declare
-    tables text[] := array(select p.name from postrider.partitioned p where p.unit = 'job' order by p.name);
-    t text;
-    before text;  -- the partition that grows
-    grown text;
-    span_first bigint := exchange_span.first;
-begin
-    if cardinality(ids) > 0 then
-        -- the nearest one before it, if nothing that is there lies between
-        select p.suffix, p.first into before, span_first
-          from (select x.* from postrider.job_spans() x
-                 where x.class = exchange_span.class and x.first < exchange_span.first order by x.first desc limit 1) p
-         where p.kept and pg_relation_size(format('postrider.%I', 'job' || p.suffix)::regclass) < 16777216;
-        span_first := coalesce(span_first, exchange_span.first);
-        grown := format('_c%s_k%s_%s', class, span_first, until);
-    end if;
-    foreach t in array tables loop
-        execute format('lock table only postrider.%I in access exclusive mode', t);
-        -- the others are not so long in coming as the first one may be
-        set local lock_timeout = '20ms';
-    end loop;
-    foreach t in array tables loop
-        if grown is not null then
-            if before is not null then
-                execute format('alter table postrider.%I detach partition postrider.%I', t, t || before);
-                execute format('alter table postrider.%I rename to %I', t || before, t || grown);
-            else
-                execute format('create table postrider.%I (like postrider.%I including all)', t || grown, t);
-            end if;
-            execute format('insert into postrider.%I select x.* from unnest($2) i (id) join postrider.%I x on x.class = $1 and x.id = i.id',
-                t || grown, t || suffix) using class, ids;
-        end if;
-        execute format('alter table postrider.%I detach partition postrider.%I', t, t || suffix);
-        execute format('drop table postrider.%I', t || suffix);
-        if grown is not null then
-            execute format('alter table postrider.%I attach partition postrider.%I for values from (%s, %s) to (%s, %s)',
-                t, t || grown, class, span_first << 46, class, until << 46);
-        end if;
-    end loop;
-end $_$;
-
-
---
--- Name: explain(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.explain(id bigint) RETURNS text
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    j postrider.job;
-    d postrider.done;
-    l postrider.lease;
-    y postrider.later;
-    r postrider.ready;
-    p postrider.parked;
-begin
-    select * into j from postrider.job x where x.class = (explain.id & 3)::smallint and x.id = explain.id;
-    if not found then
-        return coalesce(
-            (select format('An operator deleted it at %s.', postrider.said(g.deleted_at)) from postrider.deleted g where g.id = explain.id),
-            'It had ended by ' || postrider.said(postrider.gone_since(explain.id)) || ', and is not kept any longer.');
-    end if;
-    select * into d from postrider.done x where x.class = j.class and x.id = j.id;
-    if found then
-        return format('It %s at %s, in attempt %s of %s%s.', case d.state when 2 then 'completed' when 3 then 'was discarded' else 'was cancelled' end,
-            postrider.said(d.finished_at), d.attempt, j.max_attempts, coalesce(': ' || d.reason, ''));
-    end if;
-    select * into l from postrider.lease x where j.id = any (x.open) limit 1;
-    if found then
-        return postrider.explain_running(j, l);
-    end if;
-    select * into y from postrider.later x where x.run_at = j.run_at and x.id = j.id;
-    if not found then
-        select * into y from postrider.later x where x.id = j.id and x.why <> 0;
-    end if;
-    if found then
-        return case y.why
-            when 0 then format('It was enqueued for later: it is due at %s.', postrider.said(y.run_at))
-            when 1 then format('Attempt %s of %s failed%s; the next one is due at %s.', y.attempt, j.max_attempts, coalesce(
-                (select ' (' || left(a.error, 200) || ')' from postrider.attempt a
-                  where a.class = j.class and a.id = j.id order by a.lease desc limit 1), ''), postrider.said(y.run_at))
-            else format('Its handler put it off: it is due again at %s.', postrider.said(y.run_at)) end
-            || case when y.run_at <= clock_timestamp() then ' That is over: the next beat of a worker makes it ready.' else '' end;
-    end if;
-    select * into p from postrider.parked x where x.id = j.id;
-    if found then
-        return postrider.explain_parked(j, p);
-    end if;
-    select * into r from postrider.ready x
-     where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id;
-    if not found then
-        select * into r from postrider.ready x where x.id = j.id and x.pos <> x.id;
-    end if;
-    if found then
-        return postrider.explain_ready(j, r);
-    end if;
-    return 'It is on its way from one place to another: look again.';
-end $$;
-
-
---
--- Name: job; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.job (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    run_at timestamp with time zone,
-    order_key text,
-    limit_key text,
-    unique_hash bytea,
-    unique_mode smallint,
-    retry json,
-    subscription bigint,
-    event_seq bigint,
-    args json DEFAULT '{}'::json NOT NULL
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: parked; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.parked (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-);
-
-
---
--- Name: uniq; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.uniq (
-    hash bytea NOT NULL,
-    mode smallint NOT NULL,
-    job bigint,
-    running bigint,
-    until timestamp with time zone
-)
-WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
-
-
---
--- Name: explain_parked(postrider.job, postrider.parked); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.explain_parked(j postrider.job, p postrider.parked) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN CASE WHEN ((p).key ~~ 'kind:%'::text) THEN format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.'::text, (p).queue, (j).kind) WHEN ((p).key = 'strict:'::text) THEN format('Its worker died %s times while it ran: it waits until it can run alone in queue %s.'::text, (p).losses, (p).queue) WHEN ((p).key ~~ 'unique:%'::text) THEN (SELECT COALESCE(min(format('Job %s, which is like it, runs: it comes after that one.'::text, u.running)), 'A job like it ran: the next beat of a worker makes it ready.'::text) AS "coalesce" FROM postrider.uniq u WHERE ((u.hash = (explain_parked.j).unique_hash) AND (u.running IS NOT NULL))) ELSE format('It waits in queue %s for %s.'::text, (p).queue, (p).key) END;
-
-
---
--- Name: ready; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.ready (
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
-
-
---
--- Name: explain_ready(postrider.job, postrider.ready); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
-    ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
-    before bigint;
-    workers bigint;
-    running bigint;
-begin
-    if paused is not null then
-        return format('Queue %s is paused since %s.', r.queue, postrider.said(paused));
-    elsif not exists (select from postrider.worker w where r.queue = any (w.queues)) then
-        return format('No live worker works on queue %s.', r.queue);
-    elsif not exists (select from postrider.worker w where r.queue = any (w.queues) and j.kind = any (w.kinds)) then
-        return format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.', r.queue, j.kind);
-    elsif r.flags & 16 <> 0 and ahead is not null then
-        return format('Job %s, which is like it, runs: it comes after that one.', ahead);
-    end if;
-    select count(*) into before from (
-        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
-    select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
-    select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
-        case workers when 1 then 'one worker' else workers || ' workers' end);
-end $$;
-
-
---
--- Name: said(timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
-
-
---
--- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.cancellation (
-    id bigint NOT NULL,
-    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    reason text
-);
-
-
---
--- Name: lease; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.lease (
-    id bigint NOT NULL,
-    worker uuid NOT NULL,
-    call bigint,
-    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    queue text NOT NULL,
-    ids bigint[] NOT NULL,
-    positions bigint[] NOT NULL,
-    attempts smallint[] NOT NULL,
-    losses smallint[] NOT NULL,
-    flags smallint[] NOT NULL,
-    priorities smallint[] NOT NULL,
-    shares smallint[] NOT NULL,
-    order_keys text[],
-    special boolean DEFAULT false NOT NULL,
-    open bigint[] NOT NULL
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
-
-
---
--- Name: progress; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.progress (
-    id bigint NOT NULL,
-    lease bigint NOT NULL,
-    percent smallint NOT NULL,
-    note text NOT NULL,
-    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT percent_is_0_to_100 CHECK (((percent >= 0) AND (percent <= 100)))
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
-
-
---
--- Name: worker; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.worker (
-    id uuid NOT NULL,
-    app text NOT NULL,
-    version text NOT NULL,
-    host text NOT NULL,
-    pid integer NOT NULL,
-    queues text[] NOT NULL,
-    kinds text[] NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    beat bigint DEFAULT 1 NOT NULL,
-    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
-
-
---
--- Name: explain_running(postrider.job, postrider.lease); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.explain_running(j postrider.job, l postrider.lease) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN format('It runs since %s: attempt %s of %s, under lease %s of worker %s%s%s%s.'::text, postrider.said((l).claimed_at), (l).attempts[array_position((l).ids, (j).id)], (j).max_attempts, (l).id, (l).worker, COALESCE((SELECT format(' (%s on %s, process %s)'::text, w.app, w.host, w.pid) AS format FROM postrider.worker w WHERE (w.id = (explain_running.l).worker)), ', which is gone: another worker puts it back'::text), (SELECT format('; %s %% done at %s%s'::text, g.percent, postrider.said(g.at), COALESCE((': '::text || NULLIF(g.note, ''::text)), ''::text)) AS format FROM postrider.progress g WHERE ((g.id = (explain_running.j).id) AND (g.lease = (explain_running.l).id))), CASE WHEN (EXISTS (SELECT FROM postrider.cancellation c WHERE (c.id = (explain_running.j).id))) THEN '; it is to be cancelled'::text ELSE NULL::text END);
-
-
---
--- Name: failure; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.failure (
-    kind text NOT NULL COLLATE pg_catalog."C",
-    fingerprint text NOT NULL,
-    says text NOT NULL,
-    sample text NOT NULL,
-    n bigint NOT NULL,
-    discarded bigint NOT NULL,
-    first_at timestamp with time zone NOT NULL,
-    last_at timestamp with time zone NOT NULL,
-    last_job bigint NOT NULL
-);
-
-
---
--- Name: failures(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.failures(kind text DEFAULT NULL::text, most integer DEFAULT 100) RETURNS SETOF postrider.failure
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET lock_timeout TO '500ms'
-    AS $$
-begin
-    if current_setting('transaction_read_only') = 'off' then
-        perform postrider.group_failures(10000);
-    end if;
-    return query select f.* from postrider.failure f where failures.kind is null or f.kind = failures.kind
-                  order by f.last_at desc, f.kind, f.fingerprint limit least(most, 1000);
-end $$;
 
 
 --
@@ -1842,7 +1369,6 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -1853,8 +1379,7 @@ begin
     loop
         last := j.id;
         continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or not j.args::jsonb @> args;
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -1967,6 +1492,46 @@ end $$;
 
 
 --
+-- Name: fire_schedule(text, timestamp with time zone, timestamp with time zone, timestamp with time zone[], timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    s postrider.schedule;
+    outcome text := 'moved';
+begin
+    perform postrider.check_isolation();
+    if exists (select from unnest(due) d where d > clock_timestamp()) then
+        perform postrider.refuse('PR005', 'due', 'a due time is ahead of the database''s clock', 'take the time from the database');
+    end if;
+    select * into s from postrider.schedule e
+     where e.name = fire_schedule.name and e.next_at is not distinct from fire_schedule.seen and e.paused_at is null
+       for no key update skip locked;
+    if not found then
+        return 'gone';
+    end if;
+    if cardinality(due) > 0 then
+        outcome := case when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0 then 'overlapped' else 'fired' end;
+    end if;
+    if outcome = 'fired' then
+        perform postrider.run_of_schedule(s, due);
+    end if;
+    update postrider.schedule e
+       set next_at = fire_schedule.next, due_at = coalesce(passed, e.due_at), missed_runs = e.missed_runs + fire_schedule.missed,
+           overlapped_runs = e.overlapped_runs + case outcome when 'overlapped' then cardinality(due) else 0 end
+     where e.name = fire_schedule.name;
+    return outcome;
+end $$;
+
+
+--
 -- Name: first_of_key(text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1999,126 +1564,17 @@ end $$;
 
 
 --
--- Name: forget_leftovers(); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: give_up_schedule(text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.forget_leftovers() RETURNS void
-    LANGUAGE plpgsql
+CREATE FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-declare
-    r record;
-    n int;
 begin
-    for r in select x.class, x.first, x.until from postrider.retired x where not x.swept order by x.first limit 100 loop
-        delete from postrider.deleted g where g.ctid = any (array(
-            select o.ctid from postrider.deleted o
-             where o.id >= r.first << 46 and o.id < r.until << 46 and (o.id & 3) = r.class limit 10000 for update skip locked));
-        get diagnostics n = row_count;
-        if n < 10000 then
-            update postrider.retired x set swept = true where x.class = r.class and x.first = r.first;
-        end if;
-    end loop;
-    delete from postrider.progress p where p.ctid = any (array(
-        select o.ctid from postrider.progress o
-         where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open)) limit 10000 for update skip locked));
-    delete from postrider.failure f where f.ctid = any (array(
-        select o.ctid from postrider.failure o where o.last_at < clock_timestamp() - interval '30 days' limit 10000 for update skip locked));
-    delete from postrider.discarded d where d.at < clock_timestamp() - interval '1 day';
-end $$;
-
-
---
--- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
---
-
-CREATE SEQUENCE postrider.job_number
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    MAXVALUE 17592186044415
-    CACHE 1;
-
-
---
--- Name: retired; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.retired (
-    class smallint NOT NULL,
-    first bigint NOT NULL,
-    until bigint NOT NULL,
-    retired_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    ended_by timestamp with time zone,
-    swept boolean DEFAULT false NOT NULL
-);
-
-
---
--- Name: gone_since(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.gone_since(id bigint) RETURNS timestamp with time zone
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT r.ended_by FROM postrider.retired r WHERE ((r.class = ((gone_since.id & (3)::bigint))::smallint) AND (r.first <= (gone_since.id >> 46)) AND ((gone_since.id >> 46) < r.until) AND ((((gone_since.id >> 2) & '17592186044415'::bigint) >= 1) AND (((gone_since.id >> 2) & '17592186044415'::bigint) <= COALESCE(pg_sequence_last_value('postrider.job_number'::regclass), (0)::bigint))) AND (NOT (EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((gone_since.id & (3)::bigint))::smallint) AND (j.id = gone_since.id)))))));
-
-
---
--- Name: group_failures(integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.group_failures(most integer) RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    grouped int;
-begin
-    if not pg_try_advisory_xact_lock(7305, 6) then
-        return 0;
-    end if;
-    with taken as (
-        delete from postrider.failed f where f.ctid = any (array(select o.ctid from postrider.failed o limit most)) returning f.*
-    ), told as materialized (
-        select j.kind, postrider.normal_error(a.error) as says, coalesce(a.error, '') as error, a.ended_at, a.id,
-               exists (select from postrider.done d where d.class = a.class and d.id = a.id and d.lease = a.lease and d.state = 3) as last
-          from taken t
-          join postrider.attempt a on a.class = t.class and a.id = t.id and a.lease = t.lease
-          join postrider.job j on j.class = t.class and j.id = t.id
-    ), marked as materialized (
-        select t.*, left(encode(sha256(convert_to(t.kind || E'\n' || t.says, 'UTF8')), 'hex'), 16) as fingerprint from told t
-    ), strange as materialized (
-        select s.kind, s.fingerprint, row_number() over (partition by s.kind order by s.fingerprint)
-               + (select count(*) from postrider.failure f where f.kind = s.kind) as rank
-          from (select distinct m.kind, m.fingerprint from marked m
-                 where not exists (select from postrider.failure f where f.kind = m.kind and f.fingerprint = m.fingerprint)) s
-    ), fitted as (
-        select m.kind, case when s.rank > 200 then 'others' else m.fingerprint end as fingerprint,
-               case when s.rank > 200 then '(other errors)' else m.says end as says, m.error, m.ended_at, m.id, m.last
-          from marked m left join strange s on s.kind = m.kind and s.fingerprint = m.fingerprint
-    ), noted as (
-        insert into postrider.failure as f (kind, fingerprint, says, sample, n, discarded, first_at, last_at, last_job)
-        select x.kind, x.fingerprint, min(x.says), left((array_agg(x.error order by x.ended_at desc, x.id desc))[1], 1000), count(*),
-               count(*) filter (where x.last), min(x.ended_at), max(x.ended_at), (array_agg(x.id order by x.ended_at desc, x.id desc))[1]
-          from fitted x group by x.kind, x.fingerprint
-        on conflict (kind, fingerprint) do update
-           set n = f.n + excluded.n, discarded = f.discarded + excluded.discarded, first_at = least(f.first_at, excluded.first_at),
-               last_at = greatest(f.last_at, excluded.last_at),
-               sample = case when excluded.last_at >= f.last_at then excluded.sample else f.sample end,
-               last_job = case when excluded.last_at >= f.last_at then excluded.last_job else f.last_job end
-    ), given_up as (
-        insert into postrider.discarded as d (at, kind, n)
-        select date_bin('10 minutes', m.ended_at, '2000-01-01'), m.kind, count(*) from marked m where m.last group by 1, 2
-        on conflict (at, kind) do update set n = d.n + excluded.n
-    )
-    select count(*) into grouped from taken;
-    return grouped;
+    update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
+     where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
+    return found;
 end $$;
 
 
@@ -2130,54 +1586,6 @@ CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
-
-
---
--- Name: has_rows(text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.has_rows(child text) RETURNS boolean
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    found_one boolean;
-begin
-    execute format('select exists (select from postrider.%I)', child) into found_one;
-    return found_one;
-end $$;
-
-
---
--- Name: heads(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at timestamp with time zone)
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    return query
-    with recursive line as (
-        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
-        union all
-        select n.queue, n.priority, n.share, n.id
-          from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id from postrider.ready r
-             where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
-             order by r.queue, r.priority, r.share, r.pos limit 1) n
-    )
-    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
-               select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
-      from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
-end $$;
 
 
 --
@@ -2202,56 +1610,35 @@ end $$;
 
 
 --
--- Name: housekeep(text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: housekeep(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.housekeep(duty text DEFAULT 'usual'::text) RETURNS json
+CREATE FUNCTION postrider.housekeep() RETURNS json
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '500ms'
     AS $$
 declare
-    started timestamptz := clock_timestamp();
-    told json;
+    advanced text[] := '{}';
+    forgotten int;
 begin
-    if not pg_try_advisory_xact_lock(7305, 5) then
-        return json_build_object('busy', true, 'advanced', '[]'::json, 'keys_forgotten', 0);
+    if postrider.advance_epoch('event') then
+        advanced := advanced || 'event'::text;
     end if;
-    if duty = 'usual' then
-        told := postrider.usual_duties();
-    elsif duty = 'retire' then
-        told := postrider.retire();
-    elsif duty = 'failures' then
-        select json_build_object('grouped', g, 'again', g >= 10000) into told from postrider.group_failures(10000) g;
-    else
-        perform postrider.refuse('PR005', 'duty', format('%L is not a duty', left(duty, 80)), 'use usual, retire or failures');
+    if postrider.advance_epoch('job') then
+        advanced := advanced || 'job'::text;
     end if;
-    insert into postrider.duty as d (name, done_at, took_ms, told)
-    values (housekeep.duty, clock_timestamp(), (extract(epoch from clock_timestamp() - started) * 1000)::bigint, told)
-    on conflict (name) do update set done_at = excluded.done_at, took_ms = excluded.took_ms, told = excluded.told,
-        failing_since = null, error = null;
-    return told;
+    with old as (
+        delete from postrider.idempotency i where i.ctid = any (array(
+            select o.ctid from postrider.idempotency o where o.until < clock_timestamp() order by o.until limit 10000
+               for update skip locked))
+        returning 1
+    )
+    select count(*) into forgotten from old;
+    delete from postrider.uniq u where u.ctid = any (array(
+        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
+    return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
-
-
---
--- Name: job_spans(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.job_spans() RETURNS TABLE(class smallint, first bigint, until bigint, kept boolean, suffix text, closed_at timestamp with time zone)
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-    select s.*, (select e.started_at from postrider.epoch e where e.unit = 'job' and e.epoch = s.until)
-      from (
-        select m[1]::smallint, m[3]::bigint,
-               case m[2] when 'k' then m[4]::bigint else m[3]::bigint + case m[1] when '3' then 7 else 1 end end as until,
-               m[2] = 'k', substr(c.relname, 4)
-          from pg_inherits i
-          join pg_class c on c.oid = i.inhrelid
-         cross join lateral regexp_match(c.relname, '^job_c([123])_([ek])([0-9]+)(?:_([0-9]+))?$') m
-         where i.inhparent = 'postrider.job'::regclass and m is not null) s (class, first, until, kept, suffix)
-$_$;
 
 
 --
@@ -2322,28 +1709,60 @@ end $$;
 
 
 --
--- Name: keep_for(text, interval, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: done; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.keep_for(what text, keep interval, declared_by text DEFAULT ''::text, generation bigint DEFAULT 0) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE TABLE postrider.done (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    started_at timestamp with time zone,
+    lease bigint,
+    state smallint NOT NULL,
+    ended_as smallint NOT NULL,
+    fault_side smallint,
+    attempt smallint NOT NULL,
+    reason text,
+    output json,
+    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    unique_hash bytea,
+    unique_mode smallint,
+    retry json,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: jobs_open(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    r postrider.retention;
-begin
-    perform postrider.lock_declarations();
-    select * into r from postrider.retention x where x.what = keep_for.what;
-    if not found then
-        perform postrider.refuse('PR005', 'what', format('%L is not kept', left(what, 80)), 'use short, standard, long or event');
-    elsif keep is null or keep not between interval '1 second' and interval '3660 days' then
-        perform postrider.refuse('PR005', 'keep', format('%s is out of range', keep), 'use a second at least and ten years at most');
-    elsif postrider.declaration_wins('retention', what, generation, r.generation, keep = r.keep) then
-        update postrider.retention x
-           set keep = keep_for.keep, declared_by = keep_for.declared_by, generation = keep_for.generation
-         where x.what = keep_for.what;
-    end if;
-end $$;
+    RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
 
 
 --
@@ -2381,23 +1800,20 @@ end $$;
 -- Name: list_jobs(json, bigint, integer, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS TABLE(id bigint, looked bigint)
+CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
-#variable_conflict use_column
 declare
     j postrider.job;
     n int := 0;
     seen int;
-    done int := 0;
+    looked int := 0;
     part int := most;
-    place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -2405,28 +1821,22 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
+                select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before order by x.id desc limit part) q
              order by q.id desc limit part
         loop
             seen := seen + 1;
-            place := j.id;
+            before := j.id;
             continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or not j.args::jsonb @> args;
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
-            return query select j.id, null::bigint;
+            return next j.id;
             n := n + 1;
             exit when n >= most;
         end loop;
-        done := done + seen;
-        -- fewer than were asked for: there are no more
-        if n < most and seen < part then
-            return;
-        end if;
-        exit when n >= most or done >= looked_at;
-        part := least(part * 4, 2000, looked_at - done);
+        looked := looked + seen;
+        exit when n >= most or seen < part or looked >= looked_at;
+        part := least(part * 4, 2000);
     end loop;
-    return query select null::bigint, place;
 end $$;
 
 
@@ -2496,24 +1906,14 @@ end $$;
 
 
 --
--- Name: normal_error(text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.normal_error(error text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    says text := left(coalesce(error, ''), 1000);
-begin
-    says := regexp_replace(says, '"[^"]*"|`[^`]*`|''[^'']*''', '<text>', 'g');
-    says := regexp_replace(says, '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<uuid>', 'g');
-    says := regexp_replace(says, '\m0[xX][0-9a-fA-F]+\M', '<hex>', 'g');
-    -- a word of hex digits is a hash only if it has a digit
-    says := regexp_replace(says, '\m(?=[a-fA-F]*[0-9])[0-9a-fA-F]*[a-fA-F][0-9a-fA-F]*\M', '<hex>', 'g');
-    says := regexp_replace(says, '[0-9]+(\.[0-9]+)*', '<n>', 'g');
-    return left(trim(regexp_replace(says, '\s+', ' ', 'g')), 200);
-end $$;
+CREATE TABLE postrider.cancellation (
+    id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text
+);
 
 
 --
@@ -2531,20 +1931,6 @@ CREATE FUNCTION postrider.note_cancellation(ids bigint[], reason text) RETURNS v
                     FROM postrider.cancellation c
                    WHERE ((c.id = i.i) AND ((c.reason IS NOT NULL) OR (note_cancellation.reason IS NULL))))));
 END;
-
-
---
--- Name: note_failed(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.note_failed() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    insert into postrider.failed (class, id, lease) values (new.class, new.id, new.lease);
-    return null;
-end $$;
 
 
 --
@@ -2574,41 +1960,6 @@ begin
              where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open))
              limit 1000 for update skip locked));
     end if;
-end $$;
-
-
---
--- Name: tally; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.tally (
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    state text NOT NULL,
-    n bigint NOT NULL,
-    more boolean NOT NULL,
-    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
-
---
--- Name: overview(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.overview() RETURNS SETOF postrider.tally
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if current_setting('transaction_read_only') = 'off'
-       and not exists (select from postrider.tally t where t.at > clock_timestamp() - interval '10 seconds')
-       and pg_try_advisory_xact_lock(7305, 7)
-    then
-        delete from postrider.tally;
-        insert into postrider.tally (kind, queue, state, n, more)
-        select c.kind, c.queue, c.state, sum(c.n), bool_or(c.more) from postrider.count_jobs(10000) c group by 1, 2, 3;
-    end if;
-    return query select t.* from postrider.tally t order by t.kind, t.queue, t.state;
 end $$;
 
 
@@ -2689,18 +2040,22 @@ end $$;
 
 
 --
--- Name: pin(smallint, bigint, text, text, bigint, interval); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) RETURNS void
-    LANGUAGE plpgsql
+CREATE FUNCTION postrider.pause_schedule(name text, paused boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-    insert into postrider.pinned as p (class, first, by, kind, n, look_at)
-    values (pin.class, pin.first, pin.by, pin.kind, pin.n, clock_timestamp() + pin.rest)
-    on conflict on constraint pinned_pkey
-    do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
+    update postrider.schedule e
+       set paused_at = case when paused then coalesce(e.paused_at, clock_timestamp()) end,
+           next_at = case when paused = (e.paused_at is not null) then e.next_at end,
+           counted_from = case when paused or e.paused_at is null then e.counted_from else clock_timestamp() end
+     where e.name = pause_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
 end $$;
 
 
@@ -2736,39 +2091,6 @@ begin
     select count(*) into moved from moved_rows;
     return moved;
 end $$;
-
-
---
--- Name: prune_kept(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.prune_kept() RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-declare
-    s record;
-    t text;
-    ids bigint[];
-    latest timestamptz;
-    pruned int := 0;
-begin
-    for s in select p.*, r.keep from postrider.job_spans() p
-               join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class] where p.kept
-    loop
-        execute format('select array_agg(x.id), max(x.finished_at) from (
-            select d.id, d.finished_at from postrider.%I d where d.finished_at < $1 limit 1000 for update skip locked) x', 'done' || s.suffix)
-           into ids, latest using clock_timestamp() - s.keep;
-        continue when ids is null;
-        for t in select p.name from postrider.partitioned p where p.unit = 'job' order by p.name loop
-            execute format('delete from postrider.%I x where x.class = $1 and x.id = any ($2)', t || s.suffix) using s.class, ids;
-        end loop;
-        update postrider.retired r set ended_by = greatest(r.ended_by, latest), swept = false
-         where r.class = s.class and r.first >= s.first and r.until <= s.until;
-        pruned := pruned + cardinality(ids);
-    end loop;
-    return pruned;
-end $_$;
 
 
 --
@@ -3011,6 +2333,24 @@ CREATE FUNCTION postrider.refuse(code text, field text, message text, remedy tex
 begin
     raise exception using errcode = refuse.code, message = refuse.field || ': ' || refuse.message,
         column = refuse.field, hint = refuse.remedy;
+end $$;
+
+
+--
+-- Name: refuse_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_schedule(name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.refuse('PR004', 'schedule', format('%L was never declared', left(name, 80)), coalesce(
+        'did you mean ' || (select string_agg(n, ', ') from (
+            select quote_literal(e.name) as n from postrider.schedule e
+             where split_part(e.name, '.', 1) = split_part(refuse_schedule.name, '.', 1)
+             order by abs(length(e.name) - length(refuse_schedule.name)), e.name limit 3) near),
+        'declare it first'));
 end $$;
 
 
@@ -3304,178 +2644,6 @@ end $_$;
 
 
 --
--- Name: retire(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.retire() RETURNS json
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET lock_timeout TO '50ms'
-    AS $$
-declare
-    s record;
-    told json;
-    pruned int;
-    current bigint := pg_sequence_last_value('postrider.job_epoch'::regclass);
-begin
-    perform postrider.check_isolation();
-    pruned := postrider.prune_kept();
-    if pruned > 0 then
-        return json_build_object('again', true, 'pruned', pruned);
-    end if;
-    for s in
-        select p.*, r.keep
-          from postrider.job_spans() p
-          join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class]
-         where p.until <= current and not exists (
-            select from postrider.pinned x
-             where x.class = p.class and x.first = p.first and x.look_at > clock_timestamp())
-         order by p.closed_at nulls first, p.class, p.first
-    loop
-        -- a transaction that drew an id before the epoch was over may still be on its way to its insert: it gets an hour
-        if postrider.has_rows('job' || s.suffix) then
-            continue when s.kept or coalesce(s.closed_at > clock_timestamp() - greatest(s.keep, interval '1 hour'), true);
-        else
-            continue when not s.kept and coalesce(s.closed_at > clock_timestamp() - interval '1 day', true);
-        end if;
-        told := postrider.retire_span(s.class, s.first, s.until, s.suffix, s.keep);
-        return told;
-    end loop;
-    return postrider.retire_events();
-end $$;
-
-
---
--- Name: retire_events(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.retire_events() RETURNS json
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET lock_timeout TO '50ms'
-    AS $_$
-declare
-    current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
-    keep interval := (select r.keep from postrider.retention r where r.what = 'event');
-    last postrider.cut;
-    done pg_snapshot;
-    e bigint;
-    child text;
-    uncut boolean;
-    pinned_by text;
-begin
-    select * into last from postrider.cut order by no desc limit 1;
-    done := coalesce(last.lo, last.hi);
-    for e in
-        select x.epoch - 1 from postrider.epoch x
-         where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
-           -- a transaction may have drawn its number long before it inserts
-           and x.started_at < clock_timestamp() - interval '1 hour'
-         order by x.epoch
-    loop
-        child := format('event_e%s', e);
-        pinned_by := null;
-        if not exists (select from postrider.event_done d where d.epoch = e) then
-            begin
-                execute format('lock table only postrider.%I in share mode', child);
-            exception when lock_not_available then
-                return json_build_object('span', child, 'held', true, 'again', false);
-            end;
-            -- positions mean something only in the cluster that they were taken in
-            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
-               (select c.system_identifier from pg_control_system() c) then
-                pinned_by := 'a log that was restored and not rebased';
-            else
-                execute format('select exists (select from postrider.%I v
-                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
-                if uncut then
-                    pinned_by := 'events that the relay has not come to';
-                else
-                    insert into postrider.event_done (epoch, job_epoch)
-                    values (e, pg_sequence_last_value('postrider.job_epoch'::regclass));
-                end if;
-            end if;
-        end if;
-        continue when pinned_by is null
-            and (select x.started_at from postrider.epoch x where x.unit = 'event' and x.epoch = e + 1) > clock_timestamp() - keep;
-        if pinned_by is null then
-            pinned_by := postrider.event_pinned_by(e);
-        end if;
-        if pinned_by is null then
-            return postrider.drop_events(e, child);
-        end if;
-        perform postrider.pin(0::smallint, e, pinned_by, null, 1, interval '1 hour');
-    end loop;
-    return json_build_object('again', false);
-end $_$;
-
-
---
--- Name: retire_span(smallint, bigint, bigint, text, interval); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) RETURNS json
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET lock_timeout TO '50ms'
-    AS $_$
-declare
-    most int := 2000;
-    old_enough timestamptz := clock_timestamp() - keep;
-    live bigint[];
-    fresh bigint[];
-    n_fresh bigint;
-    gone_by timestamptz;
-    pinned_by text;
-    most_kind text;
-begin
-    -- whoever still writes jobs there (late commits, retries, replacements) is through before the look, or makes us come again
-    begin
-        execute format('lock table only postrider.%I in share mode', 'job' || suffix);
-    exception when lock_not_available then
-        perform postrider.pin(class, first, 'a transaction that has written to it and is still open', null, 1, interval '5 minutes');
-        return json_build_object('span', suffix, 'held', true, 'again', true);
-    end;
-    execute format('select array_agg(x.id) from (
-        select j.id from postrider.%I j
-         where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
-       into live using most + 1;
-    execute format('select count(*) filter (where d.finished_at >= $1), max(d.finished_at) filter (where d.finished_at < $1)
-                      from postrider.%I d', 'done' || suffix) into n_fresh, gone_by using old_enough;
-    live := coalesce(live, '{}');
-    if cardinality(live) + n_fresh > most then
-        pinned_by := case when cardinality(live) > most then 'live jobs' else 'jobs that have not been over for long enough' end;
-        if cardinality(live) > most then
-            execute format('select j.kind from postrider.%I j where j.class = $1 and j.id = any ($2) group by j.kind
-                             order by count(*) desc, j.kind limit 1', 'job' || suffix) into most_kind using class, live;
-        end if;
-        perform postrider.pin(class, first, pinned_by, most_kind, cardinality(live) + n_fresh, interval '1 hour');
-        return json_build_object('span', suffix, 'pinned', pinned_by, 'again', true);
-    end if;
-    execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
-    for n in 1..5 loop
-        begin
-            perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
-            insert into postrider.retired (class, first, until, ended_by)
-            values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
-            update postrider.retired r set swept = false
-             where r.class = retire_span.class and r.first >= retire_span.first and r.until <= retire_span.until;
-            delete from postrider.pinned p where p.class = retire_span.class and p.first = retire_span.first;
-            return json_build_object('span', suffix, 'kept', cardinality(live) + n_fresh, 'again', true);
-        exception when lock_not_available then
-            -- everybody who came meanwhile has waited for us; they go first
-            perform pg_sleep(0.2);
-        end;
-    end loop;
-    perform postrider.pin(class, first, 'transactions that read jobs for long', null, 1, interval '5 minutes');
-    return json_build_object('span', suffix, 'held', true, 'again', false);
-end $_$;
-
-
---
 -- Name: retry(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3498,7 +2666,7 @@ begin
     for x in select distinct i from unnest(retry.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
+            return query select x, 'unknown', null::text;
             continue;
         end if;
         delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
@@ -3534,6 +2702,114 @@ begin
       from unnest(revived) r (id) join postrider.job q on q.class = (r.id & 3)::smallint and q.id = r.id
      order by q.unique_hash, q.id
         on conflict do nothing;
+end $$;
+
+
+--
+-- Name: schedule; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.schedule (
+    name text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    cron text,
+    every_ms bigint,
+    zone text DEFAULT 'UTC'::text NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    args json DEFAULT '{}'::json NOT NULL,
+    queue text,
+    priority smallint,
+    max_attempts smallint,
+    missed text DEFAULT 'once'::text NOT NULL,
+    missed_most smallint,
+    overlap text DEFAULT 'skip'::text NOT NULL,
+    run_at_start boolean DEFAULT false NOT NULL,
+    standing boolean DEFAULT false NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    paused_at timestamp with time zone,
+    counted_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    next_at timestamp with time zone,
+    problem text,
+    due_at timestamp with time zone,
+    ran_at timestamp with time zone,
+    started_at timestamp with time zone,
+    last_jobs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    runs bigint DEFAULT 0 NOT NULL,
+    missed_runs bigint DEFAULT 0 NOT NULL,
+    overlapped_runs bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT a_period_is_a_second_to_ten_years CHECK (((every_ms >= 1000) AND (every_ms <= '316224000000'::bigint))),
+    CONSTRAINT a_schedule_has_a_cron_expression_or_a_period CHECK (((cron IS NULL) <> (every_ms IS NULL))),
+    CONSTRAINT all_says_how_many_at_most CHECK (((missed = 'all'::text) = (missed_most IS NOT NULL))),
+    CONSTRAINT missed_is_skip_once_or_all CHECK ((missed = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text]))),
+    CONSTRAINT missed_most_is_1_to_100 CHECK (((missed_most >= 1) AND (missed_most <= 100))),
+    CONSTRAINT overlap_is_skip_or_queue CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text])))
+);
+
+
+--
+-- Name: run_of_schedule(postrider.schedule, timestamp with time zone[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    moment timestamptz;
+    made record;
+    jobs bigint[] := '{}';
+begin
+    foreach moment in array moments loop
+        select e.id, e.fresh into made from postrider.enqueue(s.kind, s.args, queue => s.queue, priority => s.priority,
+            max_attempts => s.max_attempts, owner => s.owner) e;
+        if made.fresh and moment is not null then
+            update postrider.job j set run_at = moment where j.class = (made.id & 3)::smallint and j.id = made.id;
+        end if;
+        jobs := jobs || made.id;
+    end loop;
+    update postrider.schedule e
+       set last_jobs = (postrider.jobs_open(e.last_jobs) || jobs)[greatest(1, cardinality(postrider.jobs_open(e.last_jobs) || jobs) - 99):],
+           ran_at = clock_timestamp(), runs = e.runs + cardinality(jobs)
+     where e.name = s.name;
+    return jobs;
+end $$;
+
+
+--
+-- Name: run_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.run_schedule(name text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    s postrider.schedule;
+begin
+    select * into s from postrider.schedule e where e.name = run_schedule.name for no key update;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
+    return (postrider.run_of_schedule(s, array[null::timestamptz]))[1];
+end $$;
+
+
+--
+-- Name: schedule_due_in_ms(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schedule_due_in_ms(names text[]) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return (select case when s.next_at is null then 0
+                        else greatest(0, ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000))::bigint end
+              from postrider.schedule s
+             where s.paused_at is null and s.problem is null and (s.standing or s.name = any (schedule_due_in_ms.names))
+             order by s.next_at nulls first limit 1);
 end $$;
 
 
@@ -3636,43 +2912,30 @@ end $$;
 
 
 --
--- Name: share_unique(bytea, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.share_unique(hash bytea, job bigint) RETURNS boolean
-    LANGUAGE plpgsql
+CREATE FUNCTION postrider.start_schedules(names text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+    s postrider.schedule;
+    started int := 0;
 begin
-    perform 1 from postrider.uniq x where x.hash = share_unique.hash and x.job = share_unique.job for share;
-    if not found then
-        raise no_data_found;
-    end if;
-    return true;
-exception when no_data_found then
-    return false;
+    perform postrider.check_isolation();
+    for s in select * from postrider.schedule e
+              where e.name = any (names) and e.run_at_start and e.paused_at is null
+                and coalesce(e.started_at < clock_timestamp() - interval '1 minute', true)
+              order by e.name for no key update skip locked
+    loop
+        continue when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0;
+        update postrider.schedule e set started_at = clock_timestamp() where e.name = s.name;
+        perform postrider.run_of_schedule(s, array[null::timestamptz]);
+        started := started + 1;
+    end loop;
+    return started;
 end $$;
-
-
---
--- Name: done; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.done (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    started_at timestamp with time zone,
-    lease bigint,
-    state smallint NOT NULL,
-    ended_as smallint NOT NULL,
-    fault_side smallint,
-    attempt smallint NOT NULL,
-    reason text,
-    output json,
-    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
-)
-PARTITION BY RANGE (class, id);
 
 
 --
@@ -3696,6 +2959,66 @@ WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000',
 
 
 --
+-- Name: lease; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lease (
+    id bigint NOT NULL,
+    worker uuid NOT NULL,
+    call bigint,
+    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    queue text NOT NULL,
+    ids bigint[] NOT NULL,
+    positions bigint[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    losses smallint[] NOT NULL,
+    flags smallint[] NOT NULL,
+    priorities smallint[] NOT NULL,
+    shares smallint[] NOT NULL,
+    order_keys text[],
+    special boolean DEFAULT false NOT NULL,
+    open bigint[] NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: parked; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.parked (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+);
+
+
+--
+-- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.ready (
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+
+
+--
 -- Name: state_of(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3706,6 +3029,20 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = 0) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+
+
+--
+-- Name: uniq; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.uniq (
+    hash bytea NOT NULL,
+    mode smallint NOT NULL,
+    job bigint,
+    running bigint,
+    until timestamp with time zone
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
 
 
 --
@@ -3800,8 +3137,9 @@ begin
             continue;
         end if;
         if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
-            if mode in (1, 5) and not postrider.share_unique(hash, u.job) then
-                continue;
+            if mode in (1, 5) then
+                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
+                continue when not found;
             end if;
             return u.job;
         end if;
@@ -3912,9 +3250,10 @@ begin
     if not found then
         -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
         -- it may meet itself
-        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds, schedules)
         values (me, coalesce(report ->> 'app', ''), coalesce(report ->> 'version', ''), coalesce(report ->> 'host', ''),
-                coalesce((report ->> 'pid')::int, 0), queues, kinds)
+                coalesce((report ->> 'pid')::int, 0), queues, kinds,
+                array(select json_array_elements_text(coalesce(report -> 'schedules', '[]'))))
         on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
@@ -3959,7 +3298,9 @@ begin
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
-                        from postrider.later y order by y.run_at limit 1));
+                        from postrider.later y order by y.run_at limit 1),
+        'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
+            array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
 
 
@@ -4035,38 +3376,6 @@ begin
         end if;
     end loop;
     return moved;
-end $$;
-
-
---
--- Name: usual_duties(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.usual_duties() RETURNS json
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    advanced text[] := '{}';
-    forgotten int;
-begin
-    if postrider.advance_epoch('event') then
-        advanced := advanced || 'event'::text;
-    end if;
-    if postrider.advance_epoch('job') then
-        advanced := advanced || 'job'::text;
-    end if;
-    with old as (
-        delete from postrider.idempotency i where i.ctid = any (array(
-            select o.ctid from postrider.idempotency o where o.until < clock_timestamp() order by o.until limit 10000
-               for update skip locked))
-        returning 1
-    )
-    select count(*) into forgotten from old;
-    delete from postrider.uniq u where u.ctid = any (array(
-        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
-    perform postrider.forget_leftovers();
-    return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
 
@@ -4158,31 +3467,6 @@ PARTITION BY RANGE (class, id);
 
 
 --
--- Name: discarded; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.discarded (
-    at timestamp with time zone NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    n bigint NOT NULL
-);
-
-
---
--- Name: duty; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.duty (
-    name text NOT NULL,
-    done_at timestamp with time zone,
-    took_ms bigint,
-    told json,
-    failing_since timestamp with time zone,
-    error text
-);
-
-
---
 -- Name: endpoint; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -4268,16 +3552,6 @@ PARTITION BY RANGE (seq);
 
 
 --
--- Name: event_done; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.event_done (
-    epoch bigint NOT NULL,
-    job_epoch bigint NOT NULL
-);
-
-
---
 -- Name: event_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
@@ -4317,18 +3591,6 @@ CREATE TABLE postrider.event_type (
 
 
 --
--- Name: failed; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.failed (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    lease bigint NOT NULL
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
-
-
---
 -- Name: idempotency; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -4349,6 +3611,18 @@ CREATE SEQUENCE postrider.job_epoch
     INCREMENT BY 1
     MINVALUE 0
     MAXVALUE 65535
+    CACHE 1;
+
+
+--
+-- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 17592186044415
     CACHE 1;
 
 
@@ -4401,18 +3675,18 @@ CREATE TABLE postrider.partitioned (
 
 
 --
--- Name: pinned; Type: TABLE; Schema: postrider; Owner: -
+-- Name: progress; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.pinned (
-    class smallint NOT NULL,
-    first bigint NOT NULL,
-    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    look_at timestamp with time zone NOT NULL,
-    by text NOT NULL,
-    kind text,
-    n bigint NOT NULL
-);
+CREATE TABLE postrider.progress (
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    percent smallint NOT NULL,
+    note text NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT percent_is_0_to_100 CHECK (((percent >= 0) AND (percent <= 100)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
 
 
 --
@@ -4422,20 +3696,6 @@ CREATE TABLE postrider.pinned (
 CREATE TABLE postrider.queue (
     name text NOT NULL,
     paused_at timestamp with time zone
-);
-
-
---
--- Name: retention; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.retention (
-    what text NOT NULL,
-    keep interval NOT NULL,
-    declared_by text DEFAULT ''::text NOT NULL,
-    generation bigint DEFAULT '-1'::integer NOT NULL,
-    CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
-    CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
 );
 
 
@@ -4524,6 +3784,26 @@ CREATE SEQUENCE postrider.wake_job
 
 
 --
+-- Name: worker; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.worker (
+    id uuid NOT NULL,
+    app text NOT NULL,
+    version text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    queues text[] NOT NULL,
+    kinds text[] NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    beat bigint DEFAULT 1 NOT NULL,
+    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    schedules text[] DEFAULT '{}'::text[] NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
+
+
+--
 -- Name: endpoint a_subscription_has_one_endpoint; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -4564,27 +3844,11 @@ ALTER TABLE ONLY postrider.delivery_attempt
 
 
 --
--- Name: discarded discarded_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.discarded
-    ADD CONSTRAINT discarded_pkey PRIMARY KEY (at, kind);
-
-
---
 -- Name: done done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.done
     ADD CONSTRAINT done_pkey PRIMARY KEY (class, id);
-
-
---
--- Name: duty duty_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.duty
-    ADD CONSTRAINT duty_pkey PRIMARY KEY (name);
 
 
 --
@@ -4612,14 +3876,6 @@ ALTER TABLE ONLY postrider.epoch
 
 
 --
--- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.event_done
-    ADD CONSTRAINT event_done_pkey PRIMARY KEY (epoch);
-
-
---
 -- Name: event event_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -4633,14 +3889,6 @@ ALTER TABLE ONLY postrider.event
 
 ALTER TABLE ONLY postrider.event_type
     ADD CONSTRAINT event_type_pkey PRIMARY KEY (name);
-
-
---
--- Name: failure failure_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.failure
-    ADD CONSTRAINT failure_pkey PRIMARY KEY (kind, fingerprint);
 
 
 --
@@ -4716,14 +3964,6 @@ ALTER TABLE ONLY postrider.partitioned
 
 
 --
--- Name: pinned pinned_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.pinned
-    ADD CONSTRAINT pinned_pkey PRIMARY KEY (class, first);
-
-
---
 -- Name: progress progress_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -4748,27 +3988,19 @@ ALTER TABLE ONLY postrider.ready
 
 
 --
--- Name: retention retention_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.retention
-    ADD CONSTRAINT retention_pkey PRIMARY KEY (what);
-
-
---
--- Name: retired retired_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.retired
-    ADD CONSTRAINT retired_pkey PRIMARY KEY (class, first);
-
-
---
 -- Name: route route_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.route
     ADD CONSTRAINT route_pkey PRIMARY KEY (type, owner, subscription);
+
+
+--
+-- Name: schedule schedule_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
 
 
 --
@@ -4785,14 +4017,6 @@ ALTER TABLE ONLY postrider.subscription
 
 ALTER TABLE ONLY postrider.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (id);
-
-
---
--- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.tally
-    ADD CONSTRAINT tally_pkey PRIMARY KEY (kind, queue, state);
 
 
 --
@@ -4896,6 +4120,13 @@ CREATE INDEX route_of_subscription ON postrider.route USING btree (subscription)
 
 
 --
+-- Name: schedule_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX schedule_due ON postrider.schedule USING btree (next_at NULLS FIRST) WHERE ((paused_at IS NULL) AND (problem IS NULL));
+
+
+--
 -- Name: secret_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -4914,13 +4145,6 @@ CREATE INDEX uniq_expired ON postrider.uniq USING btree (until) WHERE (until IS 
 --
 
 CREATE INDEX unsettled_job ON postrider.unsettled USING btree (id);
-
-
---
--- Name: attempt attempt_failed; Type: TRIGGER; Schema: postrider; Owner: -
---
-
-CREATE TRIGGER attempt_failed AFTER INSERT ON postrider.attempt FOR EACH ROW WHEN ((new.outcome = ANY (ARRAY[2, 3, 4]))) EXECUTE FUNCTION postrider.note_failed();
 
 
 --
@@ -4948,6 +4172,14 @@ ALTER TABLE ONLY postrider.route
 
 
 --
+-- Name: schedule schedule_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_kind_fkey FOREIGN KEY (kind) REFERENCES postrider.kind(name);
+
+
+--
 -- Name: subscription subscription_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -4970,34 +4202,6 @@ REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION alerts(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.alerts() FROM PUBLIC;
-
-
---
--- Name: FUNCTION alerts_of_jobs(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.alerts_of_jobs() FROM PUBLIC;
-
-
---
--- Name: FUNCTION alerts_of_keeping(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
-
-
---
--- Name: FUNCTION alerts_of_server(long interval); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION cancel(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5016,6 +4220,20 @@ REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks 
 --
 
 REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron(cron text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron(cron text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) FROM PUBLIC;
 
 
 --
@@ -5082,13 +4300,6 @@ REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types te
 
 
 --
--- Name: FUNCTION count_jobs(most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.count_jobs(most integer) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION cut_hash(previous bytea, c postrider.cut); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5110,6 +4321,13 @@ REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION declare_schedules(declarations json, app text, generation bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION delete(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5117,10 +4335,10 @@ REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION drop_events(epoch bigint, child text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.drop_events(epoch bigint, child text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.drop_schedule(name text) FROM PUBLIC;
 
 
 --
@@ -5128,13 +4346,6 @@ REVOKE ALL ON FUNCTION postrider.drop_events(epoch bigint, child text) FROM PUBL
 --
 
 REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION duty_failed(duty text, error text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.duty_failed(duty text, error text) FROM PUBLIC;
 
 
 --
@@ -5152,10 +4363,10 @@ REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, prior
 
 
 --
--- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, key_taken boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
 
 
 --
@@ -5180,66 +4391,10 @@ REVOKE ALL ON FUNCTION postrider.event_id(recorded_at timestamp with time zone, 
 
 
 --
--- Name: FUNCTION event_pinned_by(epoch bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.event_pinned_by(epoch bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION event_seq(id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.event_seq(id uuid) FROM PUBLIC;
-
-
---
--- Name: FUNCTION exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION explain(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.explain(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION explain_parked(j postrider.job, p postrider.parked); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.explain_parked(j postrider.job, p postrider.parked) FROM PUBLIC;
-
-
---
--- Name: FUNCTION explain_ready(j postrider.job, r postrider.ready); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) FROM PUBLIC;
-
-
---
--- Name: FUNCTION said(at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
-
-
---
--- Name: FUNCTION explain_running(j postrider.job, l postrider.lease); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.explain_running(j postrider.job, l postrider.lease) FROM PUBLIC;
-
-
---
--- Name: FUNCTION failures(kind text, most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.failures(kind text, most integer) FROM PUBLIC;
 
 
 --
@@ -5264,6 +4419,13 @@ REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint
 
 
 --
+-- Name: FUNCTION fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION first_of_key(owner text, key text, new_id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5271,24 +4433,10 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
--- Name: FUNCTION forget_leftovers(); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION give_up_schedule(name text, seen timestamp with time zone, problem text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.forget_leftovers() FROM PUBLIC;
-
-
---
--- Name: FUNCTION gone_since(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.gone_since(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION group_failures(most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.group_failures(most integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
 
 
 --
@@ -5299,20 +4447,6 @@ REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC
 
 
 --
--- Name: FUNCTION has_rows(child text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.has_rows(child text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION heads(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.heads() FROM PUBLIC;
-
-
---
 -- Name: FUNCTION hold_group(id bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5320,17 +4454,10 @@ REVOKE ALL ON FUNCTION postrider.hold_group(id bigint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION housekeep(duty text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION job_spans(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.job_spans() FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.housekeep() FROM PUBLIC;
 
 
 --
@@ -5341,10 +4468,10 @@ REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM 
 
 
 --
--- Name: FUNCTION keep_for(what text, keep interval, declared_by text, generation bigint); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION jobs_open(jobs bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.keep_for(what text, keep interval, declared_by text, generation bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
 
 
 --
@@ -5383,13 +4510,6 @@ REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION normal_error(error text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.normal_error(error text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5397,24 +4517,10 @@ REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FR
 
 
 --
--- Name: FUNCTION note_failed(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
-
-
---
 -- Name: FUNCTION note_progress(worker uuid, progress json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
-
-
---
--- Name: FUNCTION overview(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.overview() FROM PUBLIC;
 
 
 --
@@ -5439,10 +4545,10 @@ REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION pin(class smallint, first bigint, by text, kind text, n bigint, rest interval); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM PUBLIC;
 
 
 --
@@ -5450,13 +4556,6 @@ REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind
 --
 
 REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
-
-
---
--- Name: FUNCTION prune_kept(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.prune_kept() FROM PUBLIC;
 
 
 --
@@ -5502,6 +4601,13 @@ REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, rem
 
 
 --
+-- Name: FUNCTION refuse_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_schedule(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION refuse_type(type text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5537,31 +4643,31 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 
 
 --
--- Name: FUNCTION retire(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.retire() FROM PUBLIC;
-
-
---
--- Name: FUNCTION retire_events(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.retire_events() FROM PUBLIC;
-
-
---
--- Name: FUNCTION retire_span(class smallint, first bigint, until bigint, suffix text, keep interval); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION retry(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION run_of_schedule(s postrider.schedule, moments timestamp with time zone[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION run_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.run_schedule(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schedule_due_in_ms(names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
 
 
 --
@@ -5579,10 +4685,10 @@ REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION share_unique(hash bytea, job bigint); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.share_unique(hash bytea, job bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 
 
 --
@@ -5660,13 +4766,6 @@ REVOKE ALL ON FUNCTION postrider.unique_mode_no(mode text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.unpark(queues text[], kinds text[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION usual_duties(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
 
 
 --

@@ -1,5 +1,6 @@
 mod check;
 mod keep;
+mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, SubscriptionSpec, Unique, check_owner, check_public_name,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Unique, check_owner,
+    check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -128,6 +130,7 @@ pub struct Builder {
     kinds: Vec<Kind>,
     subscriptions: Vec<SubscriptionSpec>,
     kept: keep::Kept,
+    schedules: Vec<Schedule>,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
     direct: Option<PgConnectOptions>,
@@ -146,6 +149,7 @@ impl Builder {
             kinds: Vec::new(),
             subscriptions: Vec::new(),
             kept: keep::Kept::default(),
+            schedules: Vec::new(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
             direct: None,
@@ -191,6 +195,13 @@ impl Builder {
             self.kinds.extend(subscription.kind);
             self.subscriptions.push(subscription.spec);
         }
+        self
+    }
+
+    /// Declares schedules, whose kinds are among those that are declared here. Processes that declare a schedule fire it.
+    #[must_use]
+    pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        self.schedules.extend(schedules);
         self
     }
 
@@ -253,7 +264,7 @@ impl Builder {
         let mut connection = admit(&self.pool, &self.settings, &queues).await?;
         self.declare(&mut connection).await?;
         let _ = connection.close().await;
-        let kinds = Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()));
+        let kinds = self.known();
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
@@ -266,6 +277,7 @@ impl Builder {
             app: self.app,
             registry,
             kinds,
+            schedules: self.schedules,
             concurrency: self.concurrency,
             settings: self.settings,
             direct: self.direct,
@@ -303,6 +315,11 @@ impl Builder {
         self.kinds.iter().filter(|kind| kind.handler.is_some()).map(|kind| kind.spec.queue.as_str())
     }
 
+    /// The kinds that this application declares.
+    fn known(&self) -> Known {
+        Known::new(self.kinds.iter().map(|kind| kind.spec.name.clone()))
+    }
+
     fn refusals(&self) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), Refused>| refused.extend(result.err());
@@ -327,6 +344,7 @@ impl Builder {
         }
         refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));
+        refused.extend(schedule::refusals(&self.schedules, &self.known()));
         refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
     }
@@ -344,6 +362,8 @@ impl Builder {
             "types": self.types,
             "kinds": kinds(false),
             "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
+            "schedules": self.schedules.iter().map(schedule::schedule_json).collect::<Vec<_>>(),
+            "attended": true,
         });
         let mut tx = begin(connection).await.map_err(failed)?;
         for declarations in [own, public] {

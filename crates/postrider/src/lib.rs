@@ -14,13 +14,14 @@ mod job; // 3 · which waits, is leased, fails, waits again
 mod handle; // 4 · a handler runs under a lease and gives a verdict
 mod complete; // 5 · the verdict is written once, fenced
 pub mod inspect; // the operator's view over 1 to 5
+mod schedule; // jobs that come by the clock
 mod run; // keeps the loops alive and stops them in order
 mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, NewEvent, Payload, Refused, Retry, SubscriptionSpec,
-    Timestamp, Unique, Verdict,
+    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Missed, NewEvent, Overlap, Payload, Refused, Retry,
+    Schedule, SubscriptionSpec, Timestamp, Unique, Verdict, When,
 };
 
 pub use clock::{Clock, Dice};
@@ -37,6 +38,7 @@ pub use port::{
 };
 pub use record::{Recorded, Recorder, Resolution};
 pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use schedule::{ScheduleView, Schedules, next_runs};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]
@@ -49,6 +51,7 @@ pub fn statements() -> Vec<&'static Statement> {
         handle::STATEMENTS,
         complete::STATEMENTS,
         inspect::STATEMENTS,
+        schedule::STATEMENTS,
         run::STATEMENTS,
         declare::STATEMENTS,
     ]

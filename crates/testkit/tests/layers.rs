@@ -14,7 +14,8 @@ const STAGES: &[(&str, &[&str])] = &[
     ("handle", &["job", "complete"]),
     ("complete", &["job"]),
     ("inspect", &[]),
-    ("run", &["record", "relay", "job", "handle", "complete", "inspect", "declare"]),
+    ("schedule", &[]),
+    ("run", &["record", "relay", "job", "handle", "complete", "inspect", "schedule", "declare"]),
     ("pg", &[]),
 ];
 

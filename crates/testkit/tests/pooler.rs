@@ -288,10 +288,10 @@ async fn z5_a_process_that_opens_more_connections_than_are_free_refuses_to_start
     let Err(Error::Connections(told)) = started(declared(pool(), &Runs::default())).await else {
         panic!("it started, or failed for another reason")
     };
-    // beat, listen, finish, relay, housekeeping, two queues and the pool
-    assert_eq!(told.needs.iter().map(|(_, count)| count).sum::<u32>(), 15, "{told}");
-    assert!(told.free < 15 && told.limit.contains("server allows 30, 3 are reserved"), "{told}");
-    for part in ["opens 15", "beat 1", "listen 1", "claim of queue lost 1", "pool 8", "are free"] {
+    // beat, listen, finish, relay, housekeeping, schedules, two queues and the pool
+    assert_eq!(told.needs.iter().map(|(_, count)| count).sum::<u32>(), 16, "{told}");
+    assert!(told.free < 16 && told.limit.contains("server allows 30, 3 are reserved"), "{told}");
+    for part in ["opens 16", "beat 1", "listen 1", "claim of queue lost 1", "pool 8", "are free"] {
         assert!(told.to_string().contains(part), "{part}: {told}");
     }
     // one that only records is not refused

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench; // beside the peers and the limit
+mod cron; // beside cron libraries of other languages
 mod faults; // everything, and what befalls it
 mod schema; // what the migrations make, as one file to read
 mod storm; // everything at once, for as long as one likes
@@ -57,6 +58,16 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Compares due times of cron expressions with two libraries of other languages, around every change of the clock; installs them into
+    /// a folder that git ignores. Fails if they differ in a way that is not explained.
+    CronDifferential {
+        /// How many time zones.
+        #[arg(long, default_value_t = 400)]
+        zones: usize,
+        /// How many years, up to 2026.
+        #[arg(long, default_value_t = 20)]
+        years: i16,
+    },
     /// Writes the files that are made from other files: the schema that the migrations make.
     Regenerate {
         /// Writes nothing; fails if a file is not what it would be.
@@ -72,6 +83,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Faults { minutes, seed, fixture } => faults::faults(minutes, seed, fixture).await,
         Command::Storm { minutes, seed } => storm::run(minutes, seed).await,
         Command::Bench { arguments } => bench::run(&arguments).await,
+        Command::CronDifferential { zones, years } => cron::differential(zones, years).await,
         Command::Regenerate { check } => schema::regenerate(check).await,
     }
 }

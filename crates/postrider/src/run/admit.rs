@@ -39,6 +39,7 @@ fn needs(settings: &Settings, queues: &[&str], pool: u32) -> Vec<(String, u32)> 
         ("finish", !queues.is_empty()),
         ("relay", settings.relay),
         ("housekeeping", settings.housekeeping),
+        ("schedules", settings.schedules),
     ];
     let own = parts.into_iter().filter(|(_, opens)| *opens).map(|(part, _)| (part.to_owned(), 1));
     let claims = queues.iter().map(|queue| (format!("claim of queue {queue}"), 1));
@@ -84,10 +85,11 @@ mod tests {
     fn what_is_opened_is_named_part_by_part() {
         let all = needs(&Settings::default(), &["default", "mail"], 10);
         let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        let expected = ["beat", "listen", "finish", "relay", "housekeeping", "claim of queue default"];
-        assert_eq!(names[..6], expected);
-        assert_eq!(all.iter().map(|(_, n)| n).sum::<u32>(), 17);
-        let settings = Settings { wake_ups: WakeUps::Poll, housekeeping: false, ..Settings::default() };
+        let expected = ["beat", "listen", "finish", "relay", "housekeeping", "schedules", "claim of queue default"];
+        assert_eq!(names[..7], expected);
+        assert_eq!(all.iter().map(|(_, n)| n).sum::<u32>(), 18);
+        let settings =
+            Settings { wake_ups: WakeUps::Poll, housekeeping: false, schedules: false, ..Settings::default() };
         assert_eq!(needs(&settings, &[], 2).len(), 3, "the beat, the relay, and the pool");
     }
 

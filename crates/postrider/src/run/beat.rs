@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -46,6 +46,12 @@ impl Due {
     }
 }
 
+/// The schedules that this process fires, and when the next of them is due.
+pub(super) struct Timed {
+    pub(super) names: Vec<String>,
+    pub(super) due: watch::Sender<Option<Duration>>,
+}
+
 /// The beat of this worker. It has a thread, a runtime and a connection of its own: a handler that blocks every thread of the
 /// application may not cost it its leases.
 pub(super) struct Beater {
@@ -54,6 +60,7 @@ pub(super) struct Beater {
     pub(super) settings: Settings,
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
+    pub(super) schedules: Timed,
     pub(super) holdings: Arc<Holdings>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) wake: Arc<Wake>,
@@ -92,6 +99,8 @@ impl Beater {
                         event_number = answer.event_number;
                         self.wake.relay.notify_one();
                     }
+                    let due = answer.schedule_due_in_ms.map(|ms| self.clock.monotonic() + Duration::from_millis(ms));
+                    self.schedules.due.send_if_modified(|known| std::mem::replace(known, due) != due);
                     self.heed(&answer);
                     if let Some(due) = answer.due_in_ms {
                         pause = pause.min(Duration::from_millis(due));
@@ -148,6 +157,7 @@ impl Beater {
             pid: std::process::id(),
             queues: self.queues.clone(),
             kinds: self.kinds.clone(),
+            schedules: self.schedules.names.clone(),
             held,
             settled,
             progress: told.into_iter().map(progress).collect(),

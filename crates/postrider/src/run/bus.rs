@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_contract::Schedule;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
@@ -18,12 +19,14 @@ use crate::job::Known;
 use crate::pg::{Pooler, keeps};
 use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
 use crate::record::Recorder;
+use crate::schedule::Schedules;
 
 /// Everything of one application, wired: what it declares, what it handles, and the pool that it uses.
 pub struct Bus {
     pub(super) pool: PgPool,
     pub(super) app: String,
     pub(super) registry: Arc<Registry>,
+    pub(super) schedules: Vec<Schedule>,
     pub(super) concurrency: BTreeMap<String, usize>,
     pub(super) settings: Settings,
     pub(super) direct: Option<PgConnectOptions>,
@@ -49,6 +52,7 @@ pub(crate) struct Parts {
     pub(crate) app: String,
     pub(crate) registry: Registry,
     pub(crate) kinds: Known,
+    pub(crate) schedules: Vec<Schedule>,
     pub(crate) concurrency: BTreeMap<String, usize>,
     pub(crate) settings: Settings,
     pub(crate) direct: Option<PgConnectOptions>,
@@ -71,6 +75,7 @@ impl Bus {
             pool: parts.pool,
             app: parts.app,
             registry: Arc::new(parts.registry),
+            schedules: parts.schedules,
             concurrency: parts.concurrency,
             settings: parts.settings,
             direct: parts.direct,
@@ -96,6 +101,11 @@ impl Bus {
     /// Looks at jobs.
     pub fn inspector(&self) -> Arc<dyn Inspector> {
         Arc::new(PgInspector::new(self.pool.clone()))
+    }
+
+    /// Looks at schedules, runs and pauses them.
+    pub fn schedules(&self) -> Schedules {
+        Schedules::new(self.pool.clone())
     }
 
     /// What this process has done so far.

@@ -41,6 +41,7 @@ pub enum WakeUps {
 }
 
 /// How this process takes part.
+#[expect(clippy::struct_excessive_bools, reason = "each is a part that a process takes or leaves")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How often the worker beats. Default: 1 s.
@@ -55,6 +56,8 @@ pub struct Settings {
     pub work: bool,
     /// Whether this process makes partitions and forgets what is over. Default: yes.
     pub housekeeping: bool,
+    /// Whether this process fires the schedules that it declares, and those that were declared in SQL. Default: yes.
+    pub schedules: bool,
     /// How this process learns that there is work. Default: by LISTEN.
     pub wake_ups: WakeUps,
     /// How often an idle claim and the relay look while no notification is heard. Default: 1 s.
@@ -72,6 +75,7 @@ impl Default for Settings {
             relay: true,
             work: true,
             housekeeping: true,
+            schedules: true,
             wake_ups: WakeUps::Listen,
             poll_interval: Duration::from_secs(1),
             pooler: Pooler::None,

@@ -26,6 +26,7 @@ pub(super) struct Report {
     pub(super) pid: u32,
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
+    pub(super) schedules: Vec<String>,
     pub(super) held: Vec<i64>,
     pub(super) settled: i64,
     pub(super) dead: Vec<Beat>,
@@ -65,6 +66,7 @@ pub(super) struct Answer {
     pub(super) ready: Vec<String>,
     pub(super) event_number: i64,
     pub(super) due_in_ms: Option<u64>,
+    pub(super) schedule_due_in_ms: Option<u64>,
 }
 
 /// One beat. `ask`: a channel on which this process wants to hear itself, with the commit of this beat.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::beat::{Beater, Due};
+use super::beat::{Beater, Due, Timed};
 use super::{Bus, WakeUps, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
@@ -21,6 +21,7 @@ use crate::job::{self, Claimant, Claimer, Claims, Holdings};
 use crate::pg::{Ear, Link, Reach, Wake, listen};
 use crate::port::Stopped;
 use crate::relay;
+use crate::schedule::{self, Firing};
 
 /// How long a cancelled attempt may take to end by itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -90,9 +91,6 @@ impl Running {
             let (counters, engine) = (Arc::clone(&bus.counters.relay), bus.engine.clone());
             loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
-        if bus.settings.housekeeping {
-            loops.spawn(housekeep::run(Link::new(&reach, "housekeeping").patient(housekeep::LIMIT), intake.clone()));
-        }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
                 claimant: Claimant { worker, queue: queue.clone(), kinds: kinds.clone() },
@@ -113,6 +111,7 @@ impl Running {
             settings: bus.settings.clone(),
             kinds: queues.values().flatten().cloned().collect(),
             queues: queues.into_keys().collect(),
+            schedules: by_the_clock(bus, &reach, &loops, &intake),
             holdings,
             dispatcher: Arc::clone(&dispatcher),
             wake,
@@ -171,6 +170,22 @@ impl Running {
         }
         if abandoned == 0 { Stopped::Drained } else { Stopped::Abandoned(abandoned) }
     }
+}
+
+/// Starts what comes by the clock: housekeeping and schedules. Answers with what the beat tells of schedules, and is told.
+fn by_the_clock(bus: &Bus, reach: &Reach, loops: &TaskTracker, intake: &CancellationToken) -> Timed {
+    if bus.settings.housekeeping {
+        loops.spawn(housekeep::run(Link::new(reach, "housekeeping").patient(housekeep::LIMIT), intake.clone()));
+    }
+    let mut timed = Timed { names: Vec::new(), due: watch::Sender::new(None) };
+    if bus.settings.schedules {
+        timed.names = bus.schedules.iter().map(|schedule| schedule.name.clone()).collect();
+        let at_start = bus.schedules.iter().any(|schedule| schedule.run_at_start);
+        let (names, due) = (timed.names.clone(), timed.due.subscribe());
+        let firing = Firing { names, at_start, due, clock: bus.clock.clone() };
+        loops.spawn(schedule::run(firing, Link::new(reach, "schedules"), intake.clone()));
+    }
+    timed
 }
 
 fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<Wake> {
