@@ -19,8 +19,8 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, NewEvent, Payload, Refused, Retry, SubscriptionSpec,
-    Timestamp, Unique, Verdict,
+    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, NewEvent, Order, Payload, Rate, Refused, Retry,
+    SubscriptionSpec, Timestamp, Unique, Verdict,
 };
 
 pub use clock::{Clock, Dice};
@@ -32,11 +32,11 @@ pub use job::{Next, after_failure};
 pub use pg::migrate;
 pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
-    Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, NewJob, OnDuplicate,
-    Runtime, State, Stopped, Waited, Waits,
+    Act, Capabilities, Completion, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
+    LaneEffect, LaneKey, LaneView, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use run::{Bus, Figures, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.
 #[doc(hidden)]

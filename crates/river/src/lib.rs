@@ -43,6 +43,9 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     aging: false,
     stuck_told: false,
     max_age: true,
+    order_keys: false,
+    limits: false,
+    fair_share: false,
 };
 
 /// Makes River's tables, or brings them up to date, in the schema that the pool's connections look into first.

@@ -64,6 +64,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(10, "0010_webhook", Webhook),
     migration!(11, "0011_act", Core),
     migration!(12, "0012_view", Core),
+    migration!(13, "0013_lane", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");

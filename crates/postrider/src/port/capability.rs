@@ -43,6 +43,12 @@ pub struct Capabilities {
     pub stuck_told: bool,
     /// Snoozing is bounded by the age of the job.
     pub max_age: bool,
+    /// Jobs of one order key run one after the other, and lanes can be worked on.
+    pub order_keys: bool,
+    /// Limits of how many jobs of one key run at a time or start in a period, changed live, and holds.
+    pub limits: bool,
+    /// Jobs of a fair kind are claimed owner by owner in turn.
+    pub fair_share: bool,
 }
 
 impl Capabilities {

@@ -9,14 +9,14 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::figures::{Counters, Figures};
 use super::native::CAPABILITIES;
-use super::{PgInspector, PgJobs, Running, Settings};
+use super::{PgInspector, PgJobs, PgKeys, Running, Settings};
 use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
 use crate::job::Known;
 use crate::pg::{Pooler, keeps};
-use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
+use crate::port::{Capabilities, Inspector, Jobs, Keys, Runtime, Stopped};
 use crate::record::Recorder;
 
 /// Everything of one application, wired: what it declares, what it handles, and the pool that it uses.
@@ -98,6 +98,11 @@ impl Bus {
         Arc::new(PgInspector::new(self.pool.clone()))
     }
 
+    /// Changes limits, holds keys and works on lanes.
+    pub fn keys(&self) -> Arc<dyn Keys> {
+        Arc::new(PgKeys::new(self.pool.clone()))
+    }
+
     /// What this process has done so far.
     pub fn figures(&self) -> Figures {
         self.counters.read()
@@ -123,6 +128,10 @@ impl Runtime for Bus {
 
     fn inspector(&self) -> Arc<dyn Inspector> {
         Self::inspector(self)
+    }
+
+    fn keys(&self) -> Arc<dyn Keys> {
+        Self::keys(self)
     }
 
     fn start(&self) -> Fut<'_, ()> {

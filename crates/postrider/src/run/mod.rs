@@ -22,7 +22,7 @@ pub(crate) use admit::admit;
 pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
-pub use native::{PgInspector, PgJobs};
+pub use native::{PgInspector, PgJobs, PgKeys};
 pub use running::Running;
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;

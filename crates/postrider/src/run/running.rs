@@ -80,7 +80,7 @@ impl Running {
         let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
         let (wake, due) = (wake(bus, worker, &wake_queue), Arc::new(Due::default()));
 
-        let flush = flush(bus, worker, &holdings, &due);
+        let flush = flush(bus, worker, &holdings, &due, &wake);
         completion.spawn(complete::run(flush, Link::new(&reach, "finish"), receiver, last.clone()));
         if bus.settings.wake_ups == WakeUps::Listen {
             loops.spawn(listen(bus.direct.as_ref().unwrap_or(&options).clone(), Arc::clone(&wake), intake.clone()));
@@ -95,7 +95,12 @@ impl Running {
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
-                claimant: Claimant { worker, queue: queue.clone(), kinds: kinds.clone() },
+                claimant: Claimant {
+                    worker,
+                    queue: queue.clone(),
+                    kinds: kinds.clone(),
+                    fair: bus.registry.is_fair(queue),
+                },
                 concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
                 holdings: Arc::clone(&holdings),
                 woken: wake_queue.get(queue).cloned().unwrap_or_default(),
@@ -187,13 +192,17 @@ fn spawner(attempts: &TaskTracker, cut: &CancellationToken) -> Spawn {
     })
 }
 
-fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>) -> Flush {
-    let (holdings, counters) = (Arc::clone(holdings), Arc::clone(&bus.counters));
+fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>, wake: &Arc<Wake>) -> Flush {
+    let (holdings, counters, wake) = (Arc::clone(holdings), Arc::clone(&bus.counters), Arc::clone(wake));
     let (due, clock) = (Arc::clone(due), bus.clock.clone());
     Flush {
         worker,
         told: Arc::new(move |outcome, counted| {
             holdings.ended(outcome.lease);
+            if holdings.has_keys() {
+                // what was let go is claimed from here: the notification may be one too many, and not be sent
+                wake.jobs();
+            }
             counters.told(outcome, counted);
         }),
         put_off: Arc::new(move |wait| due.put_off(clock.monotonic() + wait)),

@@ -24,6 +24,7 @@ pub mod act;
 pub mod lifecycle;
 pub mod wait;
 pub mod relay;
+pub mod order;
 pub mod wrong;
 
 pub use engine::{App, Engine, Native, Stage};
@@ -56,6 +57,7 @@ macro_rules! conformance {
         $crate::conformance_lifecycle!($engine);
         $crate::conformance_wait!($engine);
         $crate::conformance_relay!($engine);
+        $crate::conformance_order!($engine);
     };
 }
 
