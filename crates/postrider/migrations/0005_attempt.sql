@@ -145,6 +145,7 @@ set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
     special boolean;
+    alike boolean;
     cancelled bigint[];
     overtaken bigint[];
 begin
@@ -155,13 +156,13 @@ begin
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    select bool_or(h.special) into special from (
-        select l.special from postrider.lease l
+    select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
+        select l.special, l.flags from postrider.lease l
          where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
-    if special then
+    if alike then
         overtaken := postrider.superseded(finish.ids);
     end if;
     return query
@@ -226,17 +227,19 @@ begin
     )
     select v.lease, v.id from live v;
     if special then
-        perform postrider.after_special(finish.ids);
+        perform postrider.after_special(finish.ids, alike);
     end if;
 end $$;
 
 -- What jobs need when they have ended or been put off that are not like most: their groups of alike ones, and a bound for their history.
 -- Of many attempts the first ten and the last ten are kept.
-create function postrider.after_special(ids bigint[]) returns void
+create function postrider.after_special(ids bigint[], alike boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-    perform postrider.settle_unique(ids);
+    if alike then
+        perform postrider.settle_unique(ids);
+    end if;
     perform postrider.settle_turns(ids);
     delete from postrider.attempt a using (
         -- what somebody else is removing is left to him

@@ -75,11 +75,11 @@ begin
           from matched m
     ), now_ready as (
         insert into postrider.ready (queue, priority, share, pos, id, flags)
-        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 32 end
+        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
           from matched m where m.run_at is null
     ), for_later as (
         insert into postrider.later (run_at, id, queue, priority, share, flags)
-        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 32 end
+        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
           from matched m where m.run_at is not null
     )
     select count(*) into made from matched;

@@ -169,7 +169,7 @@ begin
     end if;
     id := new_id;
     fresh := true;
-    flags := flags | case when coalesce(order_key, limit_key) is null then 0 else 32 end;
+    flags := flags | case when limit_key is not null then 96 when order_key is not null then 32 else 0 end;
     insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args,
                                order_key, limit_key, order_rule, share)
     values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args, order_key, limit_key,

@@ -239,7 +239,7 @@ begin
             update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
             w := row (j.queue, j.priority, coalesce(j.share, 0), null, x, 0, 0,
                       case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end
-                      | case when coalesce(j.order_key, j.limit_key) is null then 0 else 32 end,
+                      | case when j.limit_key is not null then 96 when j.order_key is not null then 32 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
             if j.unique_mode in (1, 2, 5) then

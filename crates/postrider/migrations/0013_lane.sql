@@ -305,7 +305,9 @@ begin
             end if;
         end loop;
     end if;
-    if going is not null then
+    turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
+    going := array(select g from unnest(going) g where g.flags & 64 <> 0);
+    if going <> '{}' then
         select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
     end if;
 end $$;
@@ -329,10 +331,6 @@ begin
     limited := array(
         select 'limit:' || j.limit_key from unnest(going) g
           join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
-    if limited = '{}' then
-        may := going;
-        return;
-    end if;
     got := postrider.lock_lanes(take_room.queue, limited);
     foreach k in array limited loop
         ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id

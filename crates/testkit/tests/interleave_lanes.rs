@@ -35,6 +35,31 @@ fn parked(policy: &str) -> Vec<Step> {
     one_key(policy).into_iter().chain([claim("w2", 9)]).collect()
 }
 
+/// A lane that gives its turn twice, and an end that hands nothing on: both are found.
+#[tokio::test]
+async fn o1_a_lane_that_is_wrong_is_found() {
+    for (function, from, to) in [
+        ("next_turn", "if l.holder is not null or l.stopped_at is not null then", "if l.stopped_at is not null then"),
+        ("settle_lanes", "if l.holder is not null then", "if false then"),
+        ("room_of", "if own.most is not null then", "if false then"),
+    ] {
+        let db = TestDb::fresh().await;
+        interleave::rewrite(&db, function, from, to).await.unwrap();
+        let specs = [
+            Spec::new("the end of the head beside a claim")
+                .stage(one_key("block"))
+                .session("a", [claim("w2", 9), tick("w2")])
+                .session("b", [finish("w1", Completed)]),
+            Spec::new("two claims of one limit")
+                .stage([set_limit("k", 1), enqueue_limited("x", "k"), enqueue_limited("y", "k")])
+                .session("a", [claim("w1", 1)])
+                .session("b", [claim("w2", 1)]),
+        ];
+        let report = interleave::run(&db, &specs).await.unwrap();
+        assert!(!report.wrong.is_empty(), "{function} may be wrong: {report}");
+    }
+}
+
 const POLICIES: [&str; 3] = ["block", "skip", "park:1"];
 
 #[tokio::test]

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use postrider::{Code, Hold, Job, JobId, Kind, KindSpec, Limit, NewJob, Retry, State, Timestamp, Verdict, Waits};
 
+use super::super::crew::{hire_lined, mortal};
 use super::super::{App, Engine, Gate, Heard, Scene, answering, gated, json, minute_later, quick, refused, telling};
 use super::{Crowd, add};
 use crate::until;
@@ -198,6 +199,33 @@ pub async fn o11_limits_hold_over_processes_and_are_freed_when_one_is_gone(engin
     }
     scene.stop().await;
     other.stop(Duration::from_secs(10)).await.unwrap();
+}
+
+/// It holds the one slot and the turn of a key, and goes dark; it may go on by itself, but not under its lease.
+pub async fn o11_a_process_that_is_cut_off_frees_its_slots_and_its_turns(engine: &dyn Engine) {
+    let gate = Gate::default();
+    let (mouth, mut heard) = Heard::new();
+    let app = || mortal(gated(KindSpec::new("t.a"), mouth.clone(), &gate)).concurrency("default", 5);
+    let scene = Scene::set(engine, app()).await;
+    if !has_limits(&scene).await {
+        return;
+    }
+    set(&scene, "k", Limit::most(1)).await;
+    let lined = hire_lined(&scene, app()).await;
+    let both = |n| NewJob { order_key: Some("o".into()), ..limited("t.a", "k", n) };
+    let ids = add(&scene, &[both(0), both(1), limited("t.a", "k", 2)]).await;
+    assert_eq!(heard.next().await.id, ids[0]);
+    lined.line.cut();
+    scene.start().await;
+    for _ in 0..3 {
+        gate.open(2);
+        heard.next().await;
+    }
+    for id in &ids {
+        scene.until(id, State::Completed).await;
+    }
+    lined.line.mend();
+    scene.stop().await;
 }
 
 /// Five hundred of one owner on two slots, then a few of another.
