@@ -114,9 +114,9 @@ create table postrider.lease (
     priorities smallint[]  not null,
     shares     smallint[]  not null,
     order_keys text[],
-    limit_keys text[],
     special    boolean     not null default false,  -- something of it needs more than the common way when it ends
-    open       bigint[]    not null
+    open       bigint[]    not null,
+    limit_keys text[]
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 create index lease_of_worker on postrider.lease (worker);
 create index lease_limited on postrider.lease (queue) where limit_keys is not null;

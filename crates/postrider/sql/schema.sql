@@ -165,10 +165,10 @@ end $$;
 
 
 --
--- Name: after_special(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: after_special(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
+CREATE FUNCTION postrider.after_special(ids bigint[], alike boolean) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -178,7 +178,9 @@ CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
     SET enable_mergejoin TO 'off'
     AS $$
 begin
-    perform postrider.settle_unique(ids);
+    if alike then
+        perform postrider.settle_unique(ids);
+    end if;
     perform postrider.settle_turns(ids);
     delete from postrider.attempt a using (
         -- what somebody else is removing is left to him
@@ -635,6 +637,10 @@ begin
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
         select claim.queue, k.priority, k.share, k.pos, k.id, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
           from known k where k.verdict = 'held'
+    ), called as (
+        -- it had been let in and does not run: another one may
+        insert into postrider.lane_call (queue, key)
+        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'
@@ -1116,7 +1122,7 @@ begin
     end if;
     id := new_id;
     fresh := true;
-    flags := flags | case when coalesce(order_key, limit_key) is null then 0 else 32 end;
+    flags := flags | case when limit_key is not null then 96 when order_key is not null then 32 else 0 end;
     insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args,
                                order_key, limit_key, order_rule, share)
     values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args, order_key, limit_key,
@@ -1326,11 +1332,11 @@ begin
           from matched m
     ), now_ready as (
         insert into postrider.ready (queue, priority, share, pos, id, flags)
-        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 32 end
+        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
           from matched m where m.run_at is null
     ), for_later as (
         insert into postrider.later (run_at, id, queue, priority, share, flags)
-        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 32 end
+        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
           from matched m where m.run_at is not null
     )
     select count(*) into made from matched;
@@ -1391,6 +1397,7 @@ CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], out
 #variable_conflict use_column
 declare
     special boolean;
+    alike boolean;
     cancelled bigint[];
     overtaken bigint[];
 begin
@@ -1401,13 +1408,13 @@ begin
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    select bool_or(h.special) into special from (
-        select l.special from postrider.lease l
+    select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
+        select l.special, l.flags from postrider.lease l
          where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
-    if special then
+    if alike then
         overtaken := postrider.superseded(finish.ids);
     end if;
     return query
@@ -1472,7 +1479,7 @@ begin
     )
     select v.lease, v.id from live v;
     if special then
-        perform postrider.after_special(finish.ids);
+        perform postrider.after_special(finish.ids, alike);
     end if;
 end $$;
 
@@ -2877,7 +2884,7 @@ begin
             update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
             w := row (j.queue, j.priority, coalesce(j.share, 0), null, x, 0, 0,
                       case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end
-                      | case when coalesce(j.order_key, j.limit_key) is null then 0 else 32 end,
+                      | case when j.limit_key is not null then 96 when j.order_key is not null then 32 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
             if j.unique_mode in (1, 2, 5) then
@@ -3249,9 +3256,9 @@ CREATE TABLE postrider.lease (
     priorities smallint[] NOT NULL,
     shares smallint[] NOT NULL,
     order_keys text[],
-    limit_keys text[],
     special boolean DEFAULT false NOT NULL,
-    open bigint[] NOT NULL
+    open bigint[] NOT NULL,
+    limit_keys text[]
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
 
@@ -3399,10 +3406,6 @@ begin
     limited := array(
         select 'limit:' || j.limit_key from unnest(going) g
           join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
-    if limited = '{}' then
-        may := going;
-        return;
-    end if;
     got := postrider.lock_lanes(take_room.queue, limited);
     foreach k in array limited loop
         ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id
@@ -3507,7 +3510,9 @@ begin
             end if;
         end loop;
     end if;
-    if going is not null then
+    turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
+    going := array(select g from unnest(going) g where g.flags & 64 <> 0);
+    if going <> '{}' then
         select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
     end if;
 end $$;
@@ -3701,10 +3706,10 @@ begin
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
-        'due_in_ms', (select greatest(0, ceil(extract(epoch from least(
-                        (select y.run_at from postrider.later y order by y.run_at limit 1),
-                        (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1))
-                        - clock_timestamp()) * 1000))::bigint));
+        'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
+                        from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
+                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
+                       where d.at is not null));
 end $$;
 
 
@@ -4677,10 +4682,10 @@ REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION after_special(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION after_special(ids bigint[], alike boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[], alike boolean) FROM PUBLIC;
 
 
 --
