@@ -95,12 +95,7 @@ impl Running {
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
-                claimant: Claimant {
-                    worker,
-                    queue: queue.clone(),
-                    kinds: kinds.clone(),
-                    fair: bus.registry.is_fair(queue),
-                },
+                claimant: claimant(bus, worker, queue, kinds),
                 concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
                 holdings: Arc::clone(&holdings),
                 woken: wake_queue.get(queue).cloned().unwrap_or_default(),
@@ -181,6 +176,10 @@ impl Running {
 fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<Wake> {
     let ear = Ear::new(format!("postrider_{}", worker.simple()));
     Arc::new(Wake::new(queues.values().cloned().collect(), bus.settings.poll_interval, ear))
+}
+
+fn claimant(bus: &Bus, worker: Uuid, queue: &str, kinds: &[String]) -> Claimant {
+    Claimant { worker, queue: queue.to_owned(), kinds: kinds.to_vec(), fair: bus.registry.is_fair(queue) }
 }
 
 /// Attempts run until they end, or until the process cuts them.

@@ -121,30 +121,32 @@ pub async fn o9_a_held_key_gives_nothing_and_says_why(engine: &dyn Engine) {
         keys.hold(Some(&mut *tx), Hold { key: "free", ..hold }).await.unwrap();
         tx.rollback().await.unwrap();
         keys.hold(None, hold).await.unwrap();
-        let held = add(&scene, &[limited("t.a", "k", 1)]).await;
+        let waiting = add(&scene, &[limited("t.a", "k", 1)]).await;
         let free = add(&scene, &[limited("t.a", "free", 2)]).await;
         scene.until(&free[0], State::Completed).await;
-        let waits = until_waits(&scene, &held[0], |waits| matches!(waits, Waits::Held(..))).await;
+        let waits = until_waits(&scene, &waiting[0], |waits| matches!(waits, Waits::Held(..))).await;
         assert_eq!(waits, Waits::Held(until_when, "it said 429".into()));
         if lifted {
             keys.hold(None, Hold { until: None, ..hold }).await.unwrap();
         } else {
             scene.stage().elapse(Duration::from_hours(2)).await;
         }
-        scene.until(&held[0], State::Completed).await;
+        scene.until(&waiting[0], State::Completed).await;
         assert_eq!(heard.rest().len(), 2);
     }
     scene.stop().await;
 }
 
-/// Three in a second, of ten: by the clock of the database no window that begins with a start holds more than three.
+/// The period of a rate.
+const PER: Duration = Duration::from_millis(700);
+
+/// Three in a period, of ten: by the clock of the database no window that begins with a start holds more than three.
 pub async fn o10_a_rate_lets_so_many_start_in_a_period(engine: &dyn Engine) {
     let (mouth, mut heard) = Heard::new();
     let scene = Scene::set(engine, App::new([telling("t.a", mouth)]).concurrency("default", 10)).await;
     if !has_limits(&scene).await {
         return;
     }
-    const PER: Duration = Duration::from_millis(700);
     set(&scene, "k", Limit::rate(3, PER)).await;
     let jobs: Vec<NewJob> = (0..10).map(|n| limited("t.a", "k", n)).collect();
     let ids = add(&scene, &jobs).await;
