@@ -2,7 +2,6 @@
 //! measures time: `cargo nextest run -p postrider-testkit --test lanes --run-ignored only --no-capture`.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a run tells what it measured"
 )]
