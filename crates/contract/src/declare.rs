@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::key::{Limit, Order};
 use crate::unique::Unique;
 
 /// Who may see an event type outside of the instance. The default lets nothing out by accident.
@@ -103,6 +104,17 @@ pub struct KindSpec {
     pub unique: Option<Unique>,
     /// How old a job may become by snoozing before it is discarded. Default: 7 days.
     pub max_age: Duration,
+    /// What becomes of the jobs behind one of their order key that fails, where the call does not say. Default: they wait.
+    #[serde(skip)]
+    pub order: Order,
+    /// How many of its jobs run at a time, or start in a period, in its queue and over all processes: of those that name no limit key of
+    /// their own. Default: as many as there are slots.
+    #[serde(skip)]
+    pub limit: Option<Limit>,
+    /// Its jobs are claimed owner by owner in turn, so that the many of one do not keep the few of another waiting. All kinds of a queue in
+    /// which it matters should say the same. Default: no.
+    #[serde(skip)]
+    pub fair: bool,
 }
 
 impl KindSpec {
@@ -118,6 +130,9 @@ impl KindSpec {
             class: Class::Standard,
             unique: None,
             max_age: Duration::from_hours(7 * 24),
+            order: Order::Block,
+            limit: None,
+            fair: false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod declare; // kinds, event types, subscriptions: declared as data
 mod schedule; // and what comes by the clock
 mod event; // an event, before and after it is recorded
 mod unique; // when jobs are alike
+mod key; // which jobs come one after the other, or a few at a time
 mod verdict; // what a handler answers
 pub mod signature; // Standard Webhooks: sign and verify
 
@@ -21,6 +22,7 @@ pub use declare::{Class, EventTypeSpec, Exposure, KindSpec, Retry, SubscriptionS
 pub use event::{Event, NewEvent};
 pub use id::{EventId, JobId};
 pub use json::{DATA_BYTES_MAX, DEPTH_MAX, Payload, check_json};
+pub use key::{Limit, Order, Rate};
 pub use name::{NAME_BYTES_MAX, Pattern, SUBJECT_BYTES_MAX, check_name, check_owner, check_public_name, check_subject};
 pub use schedule::{Missed, Overlap, Schedule, When};
 pub use time::Timestamp;

@@ -23,6 +23,10 @@ create table postrider.kind (
     unique_mode  text,
     unique_for_ms bigint,
     max_age_ms   bigint      not null,
+    order_policy text        not null default 'block',
+    cap          json,
+    limit_key    text,                              -- of jobs that name none; there is one if the kind has a limit
+    fair         boolean     not null default false,
     declared_by  text        not null,
     generation   bigint      not null default 0,
     seen_at      timestamptz not null default clock_timestamp(),
@@ -58,6 +62,8 @@ create table postrider.route (
     max_attempts smallint not null,
     class        smallint not null,
     delay_ms     bigint   not null,
+    limit_key    text,
+    fair         boolean  not null default false,
     primary key (type, owner, subscription)
 );
 create index route_of_subscription on postrider.route (subscription);
@@ -88,8 +94,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     delete from postrider.route r
      where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair
       from postrider.subscription s
       join postrider.kind k on k.name = s.kind
       join postrider.event_type t
@@ -156,7 +162,8 @@ end $$;
 
 -- Declares everything of one application in one transaction: all or nothing.
 -- { "app", "generation", "types": [{name, description, exposure}], "kinds": [{name, queue, priority, max_attempts,
---   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms}], "subscriptions": [{name, types, kind, owner, delay_ms}],
+--   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms, order_policy, fair,
+--   limit: {most, starts, per_ms}}], "subscriptions": [{name, types, kind, owner, delay_ms}],
 --   "schedules": [{name, cron or every_ms, zone, kind, args, owner, queue, priority, max_attempts, missed, missed_most, overlap,
 --   run_at_start}] }
 create function postrider.declare(declarations json) returns void
@@ -205,7 +212,9 @@ begin
                     coalesce(j -> 'retry', '{}') as retry,
                     array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class,
                     j ->> 'unique_mode' as unique_mode, (j ->> 'unique_for_ms')::bigint as unique_for_ms,
-                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms
+                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms,
+                    coalesce(j ->> 'order_policy', 'block') as order_policy, coalesce((j ->> 'fair')::boolean, false) as fair,
+                    case when json_typeof(j -> 'limit') = 'object' then j -> 'limit' end as cap
                from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
     loop
         perform postrider.check_name('kind', x.name, own);
@@ -223,21 +232,28 @@ begin
         end if;
         perform postrider.check_alike(x.unique_mode, null, x.unique_for_ms * interval '1 millisecond', null, null,
             nullif(x.retry::text, '{}')::json);
+        perform postrider.order_rule(x.order_policy);
         select * into k from postrider.kind e where e.name = x.name;
         if postrider.declaration_wins('kind', x.name, gen, k.generation,
-            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms)
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms,
+             k.order_policy, k.fair, k.cap::text)
             is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class, x.unique_mode,
-                                  x.unique_for_ms, x.max_age_ms))
+                                  x.unique_for_ms, x.max_age_ms, x.order_policy, x.fair, x.cap::text))
         then
             insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, unique_mode,
-                                             unique_for_ms, max_age_ms, declared_by, generation)
+                                             unique_for_ms, max_age_ms, order_policy, cap, limit_key, fair, declared_by, generation)
             values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, x.unique_mode, x.unique_for_ms,
-                    x.max_age_ms, app, gen)
+                    x.max_age_ms, x.order_policy, x.cap, case when x.cap is not null then 'kind:' || x.name end, x.fair, app, gen)
             on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
                 class = excluded.class, unique_mode = excluded.unique_mode, unique_for_ms = excluded.unique_for_ms,
-                max_age_ms = excluded.max_age_ms, declared_by = excluded.declared_by, generation = excluded.generation,
-                seen_at = clock_timestamp();
+                max_age_ms = excluded.max_age_ms, order_policy = excluded.order_policy, cap = excluded.cap,
+                limit_key = excluded.limit_key, fair = excluded.fair, declared_by = excluded.declared_by,
+                generation = excluded.generation, seen_at = clock_timestamp();
+            if k.cap is not null or x.cap is not null then
+                perform postrider.set_limit(x.queue, 'kind:' || x.name, (x.cap ->> 'most')::int, (x.cap ->> 'starts')::int,
+                    (x.cap ->> 'per_ms')::bigint * interval '1 millisecond');
+            end if;
             new_kinds := new_kinds || x.name;
         else
             update postrider.kind e set seen_at = clock_timestamp() where e.name = x.name;

@@ -16,6 +16,8 @@ create table postrider.job (
     run_at       timestamptz,
     order_key    text,
     limit_key    text,
+    order_rule   smallint,           -- see postrider.order_rule
+    share        smallint,           -- null is 0
     unique_hash  bytea,
     unique_mode  smallint,
     retry        json,
@@ -26,7 +28,7 @@ create table postrider.job (
 ) partition by range (class, id);
 
 -- claimable now; pos = id if it was ready when it was made.
--- flags: 1 its uniqueness ends or moves when it ends, 4 suspected of killing its worker: a lease of its own, 8 alone in its queue,
+-- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 32 it has an order key or a limit key, 64 a limit key, 4 suspected of killing its worker: a lease of its own, 8 alone in its queue,
 -- 16 its uniqueness has a say when it is claimed.
 create table postrider.ready (
     queue     text     not null,
@@ -43,6 +45,9 @@ create table postrider.ready (
         autovacuum_vacuum_insert_scale_factor = 1);
 create index ready_moved on postrider.ready (id) where pos <> id;
 create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
+create index ready_keyed on postrider.ready (queue, pos) where flags & 32 <> 0;
+create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
+create index ready_turn_moved on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos <> id;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed
 create table postrider.later (
@@ -61,7 +66,8 @@ create table postrider.later (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1);
 create index later_moved on postrider.later (id) where why <> 0;
 
--- waits for something that is not time; key: 'kind:<name>' no live worker knows the kind, 'strict:' runs when nothing like it does
+-- waits for something that is not time; key: 'kind:<name>' no live worker knows the kind, 'strict:' runs when nothing like it
+-- does, 'unique:<hash>' behind one like it, 'order:<key>' behind others of its order key, 'limit:<key>' until its limit has room
 create table postrider.parked (
     queue     text     not null,
     key       text collate "C" not null,
@@ -109,9 +115,11 @@ create table postrider.lease (
     shares     smallint[]  not null,
     order_keys text[],
     special    boolean     not null default false,  -- something of it needs more than the common way when it ends
-    open       bigint[]    not null
+    open       bigint[]    not null,
+    limit_keys text[]
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 create index lease_of_worker on postrider.lease (worker);
+create index lease_limited on postrider.lease (queue) where limit_keys is not null;
 
 -- state: 2 completed, 3 discarded, 4 cancelled.
 -- ended_as: 1 completed, 2 refused (by its handler), 3 exhausted (attempts), 4 lost (with its worker), 5 cancelled.
@@ -181,11 +189,12 @@ end $$;
 
 -- Puts one job into the caller's transaction. Refuses as postrider.check_job does; writes nothing then. A run_at in the past means
 -- now. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
--- follows it see postrider.enqueue_alike.
+-- follows it see postrider.enqueue_alike; order_key, order_policy and limit_key are of lanes and limits.
 create function postrider.enqueue(
     kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
     run_at timestamptz default null, owner text default '', unique_mode text default null, unique_key text default null,
-    unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null
+    unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null,
+    order_key text default null, order_policy text default null, limit_key text default null
 ) returns table (id bigint, fresh boolean, replaced boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
@@ -207,9 +216,10 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
-    if coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text) is not null then
+    if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
+                          order_policy, limit_key, k.limit_key) is not null then
         select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
-            unique_key, unique_for, on_duplicate, idempotency_key, retry) a;
+            unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
         return next;
         return;
     end if;
@@ -247,17 +257,17 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
           left join postrider.kind k on k.name = t.kind
-         where coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text)
-               is not null)
+         where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;

@@ -1,5 +1,5 @@
 -- Claim and finish: the two hot statements of a job's life, for workers in any language.
--- Locks: lease rows in the order of their ids, then ready rows, skipping what others hold.
+-- Locks: lease rows in the order of their ids, lanes, then ready rows, skipping what others hold.
 -- By hand on a large table: nothing.
 --
 -- The planner is pinned in these functions: their plans must not depend on statistics of tables that are empty one second and
@@ -9,7 +9,8 @@ create type postrider.claimed as (
     lease bigint, id bigint, attempt smallint, kind text, queue text, priority smallint, share smallint, pos bigint,
     max_attempts smallint, owner text, created_at timestamptz, args json, subscription bigint,
     event_id uuid, event_type text, event_owner text, event_subject text, event_cause uuid,
-    occurred_at timestamptz, recorded_at timestamptz, data json, claimed_at timestamptz, due_at timestamptz, retry json
+    occurred_at timestamptz, recorded_at timestamptz, data json, claimed_at timestamptz, due_at timestamptz, retry json,
+    order_key text, limit_key text
 );
 
 -- Leases up to `most` jobs of a queue to a worker and answers with them. The probes are looked at in their order: one for
@@ -17,6 +18,7 @@ create type postrider.claimed as (
 -- Jobs of a kind that is not among `kinds` are parked, with no attempt spent, until a worker comes that knows it. A job that
 -- may have killed a worker (flag 4) gets a lease of its own. A job whose group of alike ones has a say (flag 16) goes back where it was
 -- while a producer holds that group, and is parked behind the one of its group that runs, if only one may. A paused queue gives nothing.
+-- Where jobs with keys wait (flag 32), postrider.take_turns picks the jobs.
 -- One row whose lease is null: nothing was leased, but there is more to look at; call again.
 create function postrider.claim(
     worker uuid, call bigint, queue text, kinds text[], most int, priorities smallint[], shares smallint[], positions bigint[]
@@ -25,9 +27,19 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 #variable_conflict use_column
+declare
+    turns postrider.ready[];
+    moved boolean := false;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
+    end if;
+    if exists (select from postrider.ready r
+                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
+    then
+        select t.turns, t.moved into turns, moved
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions) t;
+        claim.most := 0;
     end if;
     return query
     with picked as (
@@ -39,15 +51,15 @@ begin
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
                    -- what a producer holds is passed by: it may not keep the slots from what waits behind it
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id)) and y.flags & 32 = 0
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
         returning r.*
     ), found as materialized (
         select p.*, coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
-               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at
-          from picked p
+               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at, j.limit_key
+          from (select * from picked union all select * from unnest(turns)) p
           left join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
     ), gate as materialized (
         -- the row as its last holder left it
@@ -65,6 +77,7 @@ begin
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
                case when f.flags & 12 <> 0 then f.pos else 0 end as batch,
                f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
+               f.limit_key,
                case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
                     when f.flags & 16 = 0 then 'mine'
                     when t.goes then 'mine'
@@ -82,6 +95,10 @@ begin
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
         select claim.queue, k.priority, k.share, k.pos, k.id, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
           from known k where k.verdict = 'held'
+    ), called as (
+        -- it had been let in and does not run: another one may
+        insert into postrider.lane_call (queue, key)
+        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'
@@ -91,25 +108,26 @@ begin
           from (select distinct k.batch from known k where k.verdict = 'mine') b
     ), granted as (
         insert into postrider.lease (id, worker, call, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                     order_keys, special, open)
+                                     order_keys, limit_keys, special, open)
         select b.lease, claim.worker, claim.call, claim.queue, array_agg(k.id), array_agg(k.pos), array_agg(k.attempt),
                array_agg(k.losses), array_agg(k.flags), array_agg(k.priority), array_agg(k.share),
-               case when count(k.order_key) > 0 then array_agg(k.order_key) end, bool_or(k.flags & 17 <> 0 or k.attempt > 20),
+               case when count(k.order_key) > 0 then array_agg(k.order_key) end,
+               case when count(k.limit_key) > 0 then array_agg(k.limit_key) end, bool_or(k.flags & 49 <> 0 or k.attempt > 20),
                array_agg(k.id)
           from batches b join known k on k.batch = b.batch and k.verdict = 'mine'
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
            k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
-           k.due_at, k.retry
+           k.due_at, k.retry, k.order_key, k.limit_key
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null, null, null, null
-     where exists (select from parked) and not exists (select from batches);
+           null, null, null, null, null, null, null
+     where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;
 
 -- Ends attempts. Each outcome names the lease that it was given under; what that lease does not hold open any more is dropped,
@@ -127,6 +145,7 @@ set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
     special boolean;
+    alike boolean;
     cancelled bigint[];
     overtaken bigint[];
 begin
@@ -137,13 +156,13 @@ begin
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    select bool_or(h.special) into special from (
-        select l.special from postrider.lease l
+    select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
+        select l.special, l.flags from postrider.lease l
          where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
-    if special then
+    if alike then
         overtaken := postrider.superseded(finish.ids);
     end if;
     return query
@@ -208,17 +227,20 @@ begin
     )
     select v.lease, v.id from live v;
     if special then
-        perform postrider.after_special(finish.ids);
+        perform postrider.after_special(finish.ids, alike);
     end if;
 end $$;
 
 -- What jobs need when they have ended or been put off that are not like most: their groups of alike ones, and a bound for their history.
 -- Of many attempts the first ten and the last ten are kept.
-create function postrider.after_special(ids bigint[]) returns void
+create function postrider.after_special(ids bigint[], alike boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-    perform postrider.settle_unique(ids);
+    if alike then
+        perform postrider.settle_unique(ids);
+    end if;
+    perform postrider.settle_turns(ids);
     delete from postrider.attempt a using (
         -- what somebody else is removing is left to him
         select x.class, x.id, x.lease from unnest(after_special.ids) i (id)
@@ -249,10 +271,11 @@ begin
     i := array_position(l.ids, part.id);
     own := nextval('postrider.lease_id');
     insert into postrider.lease (id, worker, call, claimed_at, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                 order_keys, special, open)
+                                 order_keys, limit_keys, special, open)
     values (own, part.worker, part.call, l.claimed_at, l.queue, array[part.id], array[l.positions[i]], array[l.attempts[i]],
             array[l.losses[i]], array[l.flags[i]], array[l.priorities[i]], array[l.shares[i]],
-            case when l.order_keys is not null then array[l.order_keys[i]] end, l.special, array[part.id]);
+            case when l.order_keys is not null then array[l.order_keys[i]] end,
+            case when l.limit_keys is not null then array[l.limit_keys[i]] end, l.special, array[part.id]);
     if cardinality(l.open) = 1 then
         delete from postrider.lease x where x.id = part.lease;
     else

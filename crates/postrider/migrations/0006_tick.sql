@@ -63,9 +63,10 @@ begin
     ), forgotten as (
         delete from postrider.cancellation c where c.id = any (array(select v.id from judged v where v.cancelled))
     )
-    select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
+    select count(*), array_agg(v.id) filter (where v.flags & 49 <> 0) into moved, special from judged v;
     if special is not null then
         perform postrider.settle_unique(special);
+        perform postrider.settle_turns(special);
     end if;
     return moved;
 end $$;
@@ -262,6 +263,9 @@ begin
     if exists (select from postrider.unsettled) or exists (select from postrider.cancellation) then
         perform postrider.settle_left_over();
     end if;
+    if exists (select from postrider.lane_call) or exists (select from postrider.lane l where l.due_at <= clock_timestamp()) then
+        perform postrider.settle_lanes_called();
+    end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
     end if;
@@ -282,8 +286,10 @@ begin
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
-        'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
-                        from postrider.later y order by y.run_at limit 1),
+        'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
+                        from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
+                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
+                       where d.at is not null),
         'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
             array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;

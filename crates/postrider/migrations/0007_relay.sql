@@ -63,20 +63,24 @@ begin
         select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
           from (
             select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
+                   r.limit_key, case when r.fair then postrider.share_of(e.owner) end as share,
                    case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
               from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
               join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
              order by e.seq, r.subscription offset 0) t
     ), jobs as (
-        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq)
-        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
+                                   limit_key, share)
+        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq, m.limit_key, m.share
           from matched m
     ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id)
-        select m.queue, m.priority, 0, m.id, m.id from matched m where m.run_at is null
+        insert into postrider.ready (queue, priority, share, pos, id, flags)
+        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
+          from matched m where m.run_at is null
     ), for_later as (
-        insert into postrider.later (run_at, id, queue, priority, share)
-        select m.run_at, m.id, m.queue, m.priority, 0 from matched m where m.run_at is not null
+        insert into postrider.later (run_at, id, queue, priority, share, flags)
+        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
+          from matched m where m.run_at is not null
     )
     select count(*) into made from matched;
     return made;

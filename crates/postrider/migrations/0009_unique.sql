@@ -130,7 +130,8 @@ end $$;
 -- caller has entered that key for this job.
 create function postrider.enqueue_alike(
     k postrider.kind, new_id bigint, args json, run_at timestamptz, owner text, unique_mode text, unique_key text, unique_for interval,
-    on_duplicate text, idempotency_key text, retry json, key_taken boolean default false
+    on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+    key_taken boolean default false
 ) returns table (id bigint, fresh boolean, replaced boolean)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
@@ -139,8 +140,11 @@ declare
     hash bytea;
     due timestamptz := case when run_at > clock_timestamp() then run_at end;
     flags smallint := 0;
+    share smallint := case when k.fair then postrider.share_of(owner) end;
 begin
     perform postrider.check_alike(unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry);
+    perform postrider.check_keys(order_key, order_policy, limit_key);
+    limit_key := coalesce(limit_key, k.limit_key);
     if unique_mode is null then
         mode := postrider.unique_mode_no(k.unique_mode);
         unique_for := k.unique_for_ms * interval '1 millisecond';
@@ -150,6 +154,9 @@ begin
     if mode is null and (unique_key is not null or on_duplicate is not null) then
         perform postrider.refuse('PR005', 'unique_mode', 'unique_key and on_duplicate belong to a mode of uniqueness',
             'give unique_mode as well, here or with the kind');
+    elsif mode = 5 and order_key is not null then
+        perform postrider.refuse('PR005', 'order_key', 'one_running_one_waiting has an order of its own',
+            'use another mode of uniqueness, or no order_key');
     end if;
     fresh := false;
     replaced := false;
@@ -177,13 +184,18 @@ begin
     end if;
     id := new_id;
     fresh := true;
-    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args)
-    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args);
+    flags := flags | case when limit_key is not null then 96 when order_key is not null then 32 else 0 end;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args,
+                               order_key, limit_key, order_rule, share)
+    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args, order_key, limit_key,
+            case when order_key is not null then postrider.order_rule(coalesce(order_policy, k.order_policy)) end, share);
     if due is null then
-        insert into postrider.ready (queue, priority, share, pos, id, flags) values (k.queue, k.priority, 0, id, id, flags);
+        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
+        values (k.queue, k.priority, coalesce(share, 0), id, id, flags, order_key);
         perform postrider.wake('postrider_job');
     else
-        insert into postrider.later (run_at, id, queue, priority, share, flags) values (due, id, k.queue, k.priority, 0, flags);
+        insert into postrider.later (run_at, id, queue, priority, share, flags, order_key)
+        values (due, id, k.queue, k.priority, coalesce(share, 0), flags, order_key);
     end if;
     return next;
 end $$;
@@ -235,10 +247,11 @@ begin
         select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner, epoch | (numbers[t.at] << 2) as new_id
           from rows from (
                 json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
-                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
+                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json,
+                    order_key text, order_policy text, limit_key text),
                 json_array_elements(jobs))
                with ordinality t (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
-                   idempotency_key, retry, job, at)
+                   idempotency_key, retry, order_key, order_policy, limit_key, job, at)
           left join postrider.kind d on d.name = t.kind
          where firsts[t.at] is null or (firsts[t.at] = t.at and ids[t.at] is null)
          order by case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
@@ -251,7 +264,7 @@ begin
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry, true);
+              x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;

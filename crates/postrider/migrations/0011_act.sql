@@ -47,7 +47,7 @@ declare
 begin
     delete from postrider.ready r where r.ctid = any (array(
         select x.ctid from postrider.ready x
-         where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id
+         where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id and x.id = j.id
            and x.attempt <= tried_most for update skip locked))
     returning r.queue, r.priority, r.share, r.pos, r.id, r.attempt, r.losses, r.flags, r.order_key, null::smallint into w;
     if w.id is null then
@@ -62,6 +62,10 @@ begin
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x where x.id = j.id and x.attempt <= tried_most for update skip locked))
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, p.flags, p.order_key, null::smallint into w;
+    end if;
+    if w.flags & 32 <> 0 then
+        -- others may have waited for it
+        perform postrider.call_lanes(j);
     end if;
     return w;
 end $$;
@@ -107,6 +111,8 @@ begin
     if w.id is null then
         return false;
     end if;
+    -- it stands behind again, and so gives up the turn that it may have
+    w.flags := w.flags & ~2;
     update postrider.job x set args = replace_waiting.args, run_at = replace_waiting.run_at where x.class = j.class and x.id = j.id;
     if run_at is null then
         perform postrider.make_ready(w);
@@ -130,7 +136,7 @@ return coalesce(
     (select postrider.end_name(d.state) from postrider.done d where d.class = j.class and d.id = j.id),
     (select 'running' from postrider.lease l where j.id = any (l.open) limit 1),
     (select case when r.attempt > 0 then 'retryable' else 'pending' end from postrider.ready r
-      where r.queue = j.queue and r.priority = j.priority and r.share = 0 and r.pos = j.id and r.id = j.id),
+      where r.queue = j.queue and r.priority = j.priority and r.share = coalesce(j.share, 0) and r.pos = j.id and r.id = j.id),
     (select case when r.attempt > 0 then 'retryable' else 'pending' end from postrider.ready r where r.id = j.id and r.pos <> r.id),
     (select case when y.attempt > 0 then 'retryable' else 'pending' end from postrider.later y where y.run_at = j.run_at and y.id = j.id),
     (select case when y.attempt > 0 then 'retryable' else 'pending' end from postrider.later y where y.id = j.id and y.why <> 0),
@@ -232,7 +238,9 @@ begin
             on conflict do nothing;
             -- a new life: its age is counted from here
             update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
-            w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
+            w := row (j.queue, j.priority, coalesce(j.share, 0), null, x, 0, 0,
+                      case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end
+                      | case when j.limit_key is not null then 96 when j.order_key is not null then 32 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
             if j.unique_mode in (1, 2, 5) then

@@ -7,7 +7,8 @@
 create function postrider.job_views(ids bigint[], attempts boolean) returns table (
     id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text,
     max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text,
-    percent text, note text, note_at_us text, lease text, history text
+    percent text, note text, note_at_us text, lease text, history text,
+    waits_why text
 )
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -18,19 +19,27 @@ begin
     with asked as (
         select j.*, i.o from unnest(job_views.ids) with ordinality i (id, o) join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
     ), waiting as (
-        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as key
-          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = 0 and r.pos = a.id and r.id = a.id
+        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as said, null::bigint as behind
+          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = coalesce(a.share, 0) and r.pos = a.id and r.id = a.id
         union all
-        select a.id, r.attempt, 'due', null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
+        select a.id, r.attempt, 'due', null, null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
           from asked a join postrider.later y on y.run_at = a.run_at and y.id = a.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
           from asked a join postrider.later y on y.id = a.id and y.why <> 0 and y.run_at is distinct from a.run_at
         union all
-        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect' else 'behind' end, null, p.key
+        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect'
+                    when p.key like 'unique:%' then 'behind' when l.stopped_at is not null then 'stopped' when l.holder is not null then 'turn'
+                    when p.key like 'order:%' then 'due' when c.held_until > clock_timestamp() then 'held' else 'limited' end,
+               c.held_until, coalesce(l.reason, c.reason), l.holder
           from asked a join postrider.parked p on p.id = a.id
+          left join postrider.lane l on p.key like 'order:%' and l.queue = p.queue and l.key = p.key
+          left join lateral (
+                select k.held_until, k.reason from postrider.key_limit k
+                 where p.key like 'limit:%' and k.queue = p.queue and k.key = any (array[substr(p.key, 7), ''])
+                   and k.held_until > clock_timestamp() order by k.held_until desc limit 1) c on true
     )
     select j.id::text, j.kind::text, j.queue, j.priority::text, j.owner::text,
            case when d.id is not null then postrider.end_name(d.state) when l.id is not null then 'running'
@@ -39,7 +48,7 @@ begin
                 when w.why = 'due' and not exists (select from postrider.worker k where j.kind = any (k.kinds)) then 'no_worker'
                 else w.why end,
            ((extract(epoch from w.at) * 1000000)::bigint)::text,
-           (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash),
+           coalesce(w.behind::text, (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash)),
            coalesce(d.attempt, l.attempt, w.attempt, 0)::text, j.max_attempts::text, j.args::text,
            ((extract(epoch from j.created_at) * 1000000)::bigint)::text,
            ((extract(epoch from coalesce(d.started_at, l.claimed_at)) * 1000000)::bigint)::text,
@@ -53,7 +62,8 @@ begin
                            'outcome', (array['completed', 'failed', 'lost', 'refused', 'cancelled'])[a.outcome],
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
-                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end
+                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
+           w.said
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (

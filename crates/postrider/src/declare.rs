@@ -268,8 +268,8 @@ impl Builder {
         let mut registry = Registry::default();
         for kind in self.kinds {
             if let Some(handler) = kind.handler {
-                let KindSpec { name, queue, timeout, retry, max_age, .. } = kind.spec;
-                registry.insert(name, Registered { handler, queue, timeout, retry, max_age });
+                let KindSpec { name, queue, timeout, retry, max_age, fair, .. } = kind.spec;
+                registry.insert(name, Registered { handler, queue, timeout, retry, max_age, fair });
             }
         }
         Ok(Bus::new(Parts {
@@ -380,7 +380,10 @@ fn kind_json(spec: &KindSpec) -> serde_json::Value {
         "name": spec.name, "queue": spec.queue, "priority": spec.priority, "max_attempts": spec.max_attempts,
         "timeout_ms": ms(spec.timeout), "retry": retry::write(&spec.retry), "class": spec.class,
         "unique_mode": spec.unique.map(Unique::name), "unique_for_ms": spec.unique.and_then(Unique::window_ms),
-        "max_age_ms": ms(spec.max_age),
+        "max_age_ms": ms(spec.max_age), "order_policy": spec.order.policy(), "fair": spec.fair,
+        "limit": spec.limit.map(|limit| json!({
+            "most": limit.most, "starts": limit.rate.map(|rate| rate.starts), "per_ms": limit.rate.map(|rate| ms(rate.per)),
+        })),
     })
 }
 

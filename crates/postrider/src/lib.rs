@@ -20,8 +20,8 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Missed, NewEvent, Overlap, Payload, Refused, Retry,
-    Schedule, SubscriptionSpec, Timestamp, Unique, Verdict, When,
+    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, Missed, NewEvent, Order, Overlap, Payload, Rate, Refused,
+    Retry, Schedule, SubscriptionSpec, Timestamp, Unique, Verdict, When,
 };
 
 pub use clock::{Clock, Dice};
@@ -33,11 +33,11 @@ pub use job::{Next, after_failure};
 pub use pg::migrate;
 pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
-    Act, Capabilities, Completion, Effect, Enqueued, Filter, Inspector, Job, JobView, Jobs, Look, NewJob, OnDuplicate,
-    Runtime, State, Stopped, Waited, Waits,
+    Act, Capabilities, Completion, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
+    LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, Running, Settings, WakeUps};
+pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 pub use schedule::{ScheduleView, Schedules, next_runs};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.

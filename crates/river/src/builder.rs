@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::port::incapable;
 use postrider::{Capabilities, Clock, Dice, Error, Fut, Inspector, Jobs, Kind, Refused, Runtime, Stopped, refusals};
-use postrider_contract::KindSpec;
+use postrider_contract::{KindSpec, Order};
 use riverqueue::{Client, MaintenanceConfig, QueueConfig, RunHandle, Workers};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -104,6 +104,15 @@ impl Builder {
         let mut refused = refusals(&self.kinds, &self.concurrency);
         refused.extend(self.kinds.iter().filter(|kind| kind.specified().unique.is_some()).filter_map(|kind| {
             refusal(incapable("unique", &format!("kind {:?} declares a uniqueness", kind.specified().name)))
+        }));
+        refused.extend(self.kinds.iter().map(Kind::specified).flat_map(|spec| {
+            let asked = [
+                (spec.order != Order::Block).then_some(("order_policy", "an order")),
+                spec.limit.is_some().then_some(("limit", "a limit")),
+                spec.fair.then_some(("fair", "fair shares")),
+            ];
+            let said = |(field, what)| incapable(field, &format!("kind {:?} declares {what}", spec.name));
+            asked.into_iter().flatten().filter_map(move |asked| refusal(said(asked))).collect::<Vec<_>>()
         }));
         if !refused.is_empty() {
             return Err(Error::Declarations(refused));

@@ -67,6 +67,12 @@ impl RiverJobs {
         if job.idempotency_key.is_some() {
             return Err(incapable("idempotency_key", "River keeps no keys"));
         }
+        if job.order_key.is_some() || job.order.is_some() {
+            return Err(incapable("order_key", "River has no order among jobs"));
+        }
+        if job.limit_key.is_some() {
+            return Err(incapable("limit_key", "River has no limits over processes"));
+        }
         if job.source.is_some() {
             return Err(incapable("source", "only a relay makes jobs of events"));
         }

@@ -157,3 +157,4 @@ postrider_testkit::conformance_claim!(OnRiver);
 postrider_testkit::conformance_attempt!(OnRiver);
 postrider_testkit::conformance_wait!(OnRiver);
 postrider_testkit::conformance_relay!(OnRiver);
+postrider_testkit::conformance_order!(OnRiver);

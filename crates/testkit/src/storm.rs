@@ -39,7 +39,8 @@ const DECLARED: &str = r#"select '' from postrider.declare('{"app":"stage","gene
     "kinds":[{"name":"t.a","queue":"q0","max_attempts":3},{"name":"t.b","queue":"q1","max_attempts":2},
              {"name":"t.rare","queue":"q2","class":"short"},{"name":"s.one","queue":"q1","max_attempts":4},
              {"name":"t.act","queue":"q0","max_attempts":3,"class":"long"}],
-    "subscriptions":[{"name":"s.one","types":["**"],"kind":"s.one"}]}')"#;
+    "subscriptions":[{"name":"s.one","types":["**"],"kind":"s.one"}]}');
+    select '' from (select postrider.set_limit('q' || q, 'l' || l, l + 1) from generate_series(0, 2) q, generate_series(0, 2) l) limits"#;
 
 /// How long, and which one.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +100,8 @@ impl StormReport {
             "dropped",
             "held up",
             "alike",
+            "keyed",
+            "lanes",
             "cancelled",
             "run again",
             "deleted",

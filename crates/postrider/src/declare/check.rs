@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use postrider_contract::{Code, Refused, check_name, check_public_name};
 
 use super::Kind;
+use crate::port::check_order;
 
 /// What is wrong with kinds and with the jobs at a time by queue, all of it; what every engine refuses when it is built.
 pub fn refusals(kinds: &[Kind], concurrency: &BTreeMap<String, usize>) -> Vec<Refused> {
@@ -52,5 +53,5 @@ fn check_kind(kind: &Kind) -> Result<(), Refused> {
     if spec.timeout.as_millis() == 0 {
         return Err(option("timeout", format!("kind {:?} gives its attempts no time", spec.name), "use 1 ms or more"));
     }
-    Ok(())
+    check_order(spec.order)
 }

@@ -18,6 +18,7 @@ pub(crate) struct Registered {
     pub(crate) timeout: Duration,
     pub(crate) retry: Retry,
     pub(crate) max_age: Duration,
+    pub(crate) fair: bool,
 }
 
 /// The handlers of this process by kind.
@@ -40,6 +41,11 @@ impl Registry {
         let runs = |queue: &str, r: &Registered| r.queue == queue || !r.handler.watches_claims();
         let kinds = |queue| self.0.iter().filter(|(_, r)| runs(queue, r)).map(|(kind, _)| kind.clone()).collect();
         names.into_iter().map(|queue| (queue.to_owned(), kinds(queue))).collect()
+    }
+
+    /// Whether jobs of the queue are claimed owner by owner in turn.
+    pub(crate) fn is_fair(&self, queue: &str) -> bool {
+        self.0.values().any(|r| r.queue == queue && r.fair)
     }
 
     /// Whether a handler of the queue watches its claims.

@@ -82,7 +82,10 @@ fn waits(row: &Row) -> Option<Waits> {
         "snoozed" => Waits::Snoozed(at()),
         "paused" => Waits::Paused,
         "no_worker" => Waits::NoWorker,
-        "behind" => Waits::Behind(JobId::new(row.opt(8).unwrap_or_default())),
+        "behind" | "turn" => Waits::Behind(JobId::new(row.opt(8).unwrap_or_default())),
+        "stopped" => Waits::Stopped(row.opt(23).unwrap_or_default().to_owned()),
+        "held" => Waits::Held(at(), row.opt(23).unwrap_or_default().to_owned()),
+        "limited" => Waits::Limited,
         "suspect" => Waits::Suspect,
         _ => Waits::Due,
     })

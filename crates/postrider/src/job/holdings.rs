@@ -1,11 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What this worker holds: its leases, and the claim calls whose replies are on their way.
 ///
 /// A beat tells both, so that the database can hand back what the worker never received, without taking what it is just receiving.
 #[derive(Debug, Default)]
-pub(crate) struct Holdings(Mutex<Held>);
+pub(crate) struct Holdings {
+    held: Mutex<Held>,
+    keyed: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -17,7 +21,17 @@ struct Held {
 
 impl Holdings {
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A job with a key was claimed.
+    pub(crate) fn note_key(&self) {
+        self.keyed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether jobs with keys were ever claimed: where one of those has ended, another one may have been let go.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keyed.load(Ordering::Relaxed)
     }
 
     /// A claim is about to be sent.

@@ -6,6 +6,7 @@ mod decide;
 mod act;
 mod holdings;
 mod known;
+mod lane;
 mod pg;
 mod probes;
 pub(crate) mod retry;
@@ -24,6 +25,7 @@ pub(crate) use decide::pause as idle_pause;
 pub use decide::{Next, after_failure};
 pub(crate) use holdings::Holdings;
 pub(crate) use known::Known;
+pub(crate) use lane::{LaneLook, act_on_lane, hold, lanes, set_limit};
 pub(crate) use pg::{enqueue, enqueue_alone};
 pub(crate) use task::{Claimer, Claims, run};
 
@@ -39,6 +41,10 @@ pub(crate) const STATEMENTS: &[&Statement] = &[
     &act::LAST,
     &act::STEP,
     &act::ENDED,
+    &lane::SET_LIMIT,
+    &lane::HOLD,
+    &lane::LANES,
+    &lane::ACT_ON_LANE,
 ];
 
 /// Who claims, and what it knows how to run.
@@ -47,6 +53,8 @@ pub(crate) struct Claimant {
     pub(crate) worker: Uuid,
     pub(crate) queue: String,
     pub(crate) kinds: Vec<String>,
+    /// Whether it looks into every share of the queue in turn.
+    pub(crate) fair: bool,
 }
 
 /// Called in the transaction of each claim of a queue, with what was claimed.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use postrider_contract::{Event, EventId, JobId, Payload, Timestamp, Unique};
+use postrider_contract::{Event, EventId, JobId, Order, Payload, Timestamp, Unique};
 use serde::Serialize;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool, Row as _};
@@ -42,6 +42,12 @@ struct Item<'a> {
     idempotency_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_key: Option<&'a str>,
 }
 
 impl<'a> Item<'a> {
@@ -60,6 +66,9 @@ impl<'a> Item<'a> {
             on_duplicate: (job.on_duplicate == OnDuplicate::Replace).then_some("replace"),
             idempotency_key: job.idempotency_key.as_deref(),
             retry: job.retry.as_ref().map(retry::write),
+            order_key: job.order_key.as_deref(),
+            order_policy: job.order.map(Order::policy),
+            limit_key: job.limit_key.as_deref(),
         }
     }
 
@@ -70,6 +79,8 @@ impl<'a> Item<'a> {
             && self.on_duplicate.is_none()
             && self.idempotency_key.is_none()
             && self.retry.is_none()
+            && self.order_key.is_none()
+            && self.limit_key.is_none()
     }
 }
 
@@ -184,7 +195,7 @@ async fn claim_alone(
         .bind(claimant.kinds.clone())
         .bind(i32::try_from(most).unwrap_or(i32::MAX))
         .bind(probe.priorities.clone())
-        .bind(vec![0_i16; probe.priorities.len()])
+        .bind(probe.shares.clone())
         .bind(probe.positions.clone())
         .fetch_all(connection)
         .await
@@ -229,6 +240,9 @@ fn job(row: &PgRow, lease: i64, queue: &str) -> Result<Job, sqlx::Error> {
         claimed_at: Timestamp::from_micros(row.try_get(19)?),
         due_at: Timestamp::from_micros(row.try_get(20)?),
         retry: row.try_get::<Option<String>, _>(21)?.as_deref().and_then(retry::read),
+        share: row.try_get(22)?,
+        order_key: row.try_get(23)?,
+        limit_key: row.try_get(24)?,
         subscription: row.try_get(10)?,
         queue: queue.to_owned(),
         event,

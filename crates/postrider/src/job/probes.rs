@@ -1,20 +1,32 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PRIORITIES: [i16; 4] = [1, 2, 3, 4];
+/// Owners are spread over so many shares.
+const SHARES: i16 = 64;
 /// Every so many claims the lowest priority goes first, so that it is not starved for ever.
 const AGING: u32 = 16;
 const FULL_SCAN_PAUSE: Duration = Duration::from_millis(20);
 /// A full scan may take this share of the time.
 const FULL_SCAN_SHARE: u32 = 20;
 
-/// Where a claim looks: one probe for each priority, from its low-water position on.
+/// A job's priority and share, and its position there.
+pub(super) type Place = ((i16, i16), i64);
+
+/// Where a claim looks: one probe for each priority, in a fair queue for each priority and share, from its low-water position on.
 ///
 /// Positions grow, so what was claimed lies below what waits; starting there spares the walk over dead rows, which a long
 /// transaction elsewhere keeps. Rows that come back or commit late lie below too: a full scan now and then finds them. The
 /// positions are only an optimisation: wrong ones cost time, never a job.
+///
+/// In a fair queue the shares of a priority are a ring, and each claim begins behind the share that was served first by the last one: so
+/// those that hold work are served in turn, whoever has how much.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    low: [i64; 4],
+    fair: bool,
+    low: BTreeMap<(i16, i16), i64>,
+    /// Of each priority, the share that was served first by the last claim.
+    served: BTreeMap<i16, i16>,
     claims: u32,
     full_due: bool,
     next_full: Duration,
@@ -24,34 +36,50 @@ pub(super) struct Probes {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) priorities: Vec<i16>,
+    pub(super) shares: Vec<i16>,
     pub(super) positions: Vec<i64>,
     pub(super) full: bool,
 }
 
-/// What a claim asked for, and what it brought and when: `(priority, position)` of each job.
+/// What a claim asked for, and what it brought and when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look<'a> {
     pub(super) asked: usize,
-    pub(super) got: &'a [(i16, i64)],
+    pub(super) got: &'a [Place],
     pub(super) started: Duration,
     pub(super) ended: Duration,
 }
 
 impl Probes {
+    /// Those of a queue; a fair one is looked through owner by owner.
+    pub(super) fn new(fair: bool) -> Self {
+        Self { fair, ..Self::default() }
+    }
+
     /// The probes of the next claim, at `now` of a monotonic clock.
     pub(super) fn next(&mut self, now: Duration) -> Probe {
         self.claims = self.claims.wrapping_add(1);
         let full = self.full_due || now >= self.next_full;
-        let mut order: Vec<usize> = (0..PRIORITIES.len()).collect();
+        let mut order = PRIORITIES;
         if self.claims.is_multiple_of(AGING) {
             order.rotate_right(1);
         }
-        let position = |&i: &usize| if full { 0 } else { self.low.get(i).copied().unwrap_or(0) };
+        let places: Vec<(i16, i16)> =
+            order.iter().flat_map(|&priority| self.ring(priority).map(move |share| (priority, share))).collect();
+        let position = |place| if full { 0 } else { self.low.get(place).copied().unwrap_or(0) };
         Probe {
-            positions: order.iter().map(position).collect(),
-            priorities: order.iter().filter_map(|&i| PRIORITIES.get(i).copied()).collect(),
+            positions: places.iter().map(position).collect(),
+            priorities: places.iter().map(|(priority, _)| *priority).collect(),
+            shares: places.iter().map(|(_, share)| *share).collect(),
             full,
         }
+    }
+
+    /// The shares of a priority, in turn.
+    fn ring(&self, priority: i16) -> impl Iterator<Item = i16> + use<> {
+        let first = self.served.get(&priority).map_or(0, |share| share + 1);
+        let shares = if self.fair { SHARES } else { 1 };
+        (0..shares).map(move |n| (first + n) % shares)
     }
 
     /// Learns from what a claim brought. True if nothing more can be waiting.
@@ -65,10 +93,20 @@ impl Probes {
         } else if short {
             self.full_due = true;
         }
-        for (low, priority) in self.low.iter_mut().zip(PRIORITIES) {
-            let fresh =
-                got.iter().filter(|(p, position)| *p == priority && position >= low).map(|(_, position)| *position);
-            *low = fresh.min().unwrap_or(*low);
+        let mut lowest = BTreeMap::new();
+        for (place, position) in got {
+            if *position >= self.low.get(place).copied().unwrap_or(0) {
+                let known = lowest.entry(*place).or_insert(*position);
+                *known = (*known).min(*position);
+            }
+        }
+        self.low.extend(lowest);
+        if self.fair {
+            let brought = |place: &(i16, i16)| got.iter().any(|(at, _)| at == place);
+            let places: Vec<(i16, i16)> = probe.priorities.iter().copied().zip(probe.shares.iter().copied()).collect();
+            for (priority, share) in places.into_iter().rev().filter(brought) {
+                self.served.insert(priority, share);
+            }
         }
         short && probe.full
     }
@@ -80,7 +118,7 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    fn look(asked: usize, got: &[(i16, i64)], started: u64, ended: u64) -> Look<'_> {
+    fn look(asked: usize, got: &[Place], started: u64, ended: u64) -> Look<'_> {
         Look { asked, got, started: MS(started), ended: MS(ended) }
     }
 
@@ -89,7 +127,7 @@ mod tests {
         let mut probes = Probes::default();
         let first = probes.next(MS(0));
         assert!(first.full);
-        assert!(!probes.learn(&first, look(2, &[(2, 50), (2, 54)], 0, 1)));
+        assert!(!probes.learn(&first, look(2, &[((2, 0), 50), ((2, 0), 54)], 0, 1)));
         let second = probes.next(MS(2));
         assert_eq!((second.full, second.positions), (false, vec![0, 50, 0, 0]));
     }
@@ -98,7 +136,7 @@ mod tests {
     fn a_short_answer_is_believed_only_from_a_full_scan() {
         let mut probes = Probes::default();
         let full = probes.next(MS(0));
-        probes.learn(&full, look(1, &[(1, 9)], 0, 1));
+        probes.learn(&full, look(1, &[((1, 0), 9)], 0, 1));
         let hinted = probes.next(MS(2));
         assert!(!probes.learn(&hinted, look(8, &[], 2, 3)), "the low-water position may have hidden something");
         let again = probes.next(MS(4));
@@ -110,10 +148,10 @@ mod tests {
     fn what_comes_back_below_does_not_pull_the_position_down() {
         let mut probes = Probes::default();
         let full = probes.next(MS(0));
-        probes.learn(&full, look(1, &[(2, 900)], 0, 1));
+        probes.learn(&full, look(1, &[((2, 0), 900)], 0, 1));
         let full = probes.next(MS(500));
         assert!(full.full);
-        probes.learn(&full, look(2, &[(2, 10), (2, 950)], 500, 501));
+        probes.learn(&full, look(2, &[((2, 0), 10), ((2, 0), 950)], 500, 501));
         assert_eq!(probes.next(MS(502)).positions, vec![0, 950, 0, 0]);
     }
 
@@ -132,5 +170,23 @@ mod tests {
         let firsts: Vec<i16> = (0..32).map(|_| probes.next(MS(0)).priorities[0]).collect();
         assert_eq!(firsts.iter().filter(|p| **p == 4).count(), 2);
         assert_eq!(probes.next(MS(0)).priorities, vec![1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_shares_of_a_fair_queue_are_served_in_turn_whoever_has_how_much() {
+        let mut probes = Probes::new(true);
+        let waiting = [5_i16, 40];
+        let mut served = Vec::new();
+        for n in 0..6 {
+            let probe = probes.next(MS(1_000 * n));
+            assert_eq!(probe.priorities.len(), 256);
+            // one slot: the first share that has work
+            let places = probe.priorities.iter().zip(&probe.shares);
+            let first = places.into_iter().find(|(_, share)| waiting.contains(share)).unwrap();
+            served.push(*first.1);
+            let position = i64::try_from(n).unwrap() * 4;
+            probes.learn(&probe, look(1, &[((*first.0, *first.1), position)], 1_000 * n, 1_000 * n));
+        }
+        assert_eq!(served, vec![5, 40, 5, 40, 5, 40]);
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::probes::{Look, Probes};
+use super::probes::{Look, Place, Probes};
 use super::{Claimant, Holdings, Hook, decide, pg};
 use crate::pg::{Link, Wake};
 use crate::port::Job;
@@ -38,7 +38,7 @@ pub(crate) struct Claimer {
 /// back what it took.
 pub(crate) async fn run(claimer: Claimer, mut link: Link, sink: Arc<dyn Claims>, stop: CancellationToken) {
     let slots = Arc::new(Semaphore::new(claimer.concurrency));
-    let mut state = State::default();
+    let mut state = State { probes: Probes::new(claimer.claimant.fair), ..State::default() };
     while let Some(permits) = free_slots(&slots, claimer.concurrency, state.busy, &stop).await {
         let wait = claimer.claim(&mut state, &mut link, permits, sink.as_ref()).await;
         tokio::select! {
@@ -85,7 +85,10 @@ impl Claimer {
             Ok(got) => {
                 self.holdings.end_call(call, got.jobs.iter().map(|job| job.lease));
                 self.claimed.fetch_add(got.jobs.len() as u64, Ordering::Relaxed);
-                let places: Vec<(i16, i64)> = got.jobs.iter().map(|job| (job.priority, job.pos)).collect();
+                if got.jobs.iter().any(|job| job.order_key.is_some() || job.limit_key.is_some()) {
+                    self.holdings.note_key();
+                }
+                let places: Vec<Place> = got.jobs.iter().map(|job| ((job.priority, job.share), job.pos)).collect();
                 let all =
                     state.probes.learn(&probe, Look { asked, got: &places, started, ended: self.clock.monotonic() });
                 state.busy = places.len() == asked;

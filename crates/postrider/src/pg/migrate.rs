@@ -64,6 +64,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(10, "0010_webhook", Webhook),
     migration!(11, "0011_act", Core),
     migration!(12, "0012_view", Core),
+    migration!(13, "0013_lane", Core),
     migration!(14, "0014_schedule", Core),
     migration!(15, "0015_keep", Core),
     migration!(16, "0016_watch", Core),

@@ -47,6 +47,12 @@ pub struct Capabilities {
     pub tells_gone: bool,
     /// Says in words why a job has not run, and finds jobs by their args.
     pub explains: bool,
+    /// Jobs of one order key run one after the other, and lanes can be worked on.
+    pub order_keys: bool,
+    /// Limits of how many jobs of one key run at a time or start in a period, changed live, and holds.
+    pub limits: bool,
+    /// Jobs of a fair kind are claimed owner by owner in turn.
+    pub fair_share: bool,
 }
 
 impl Capabilities {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use postrider_contract::{
-    Code, Event, JobId, Payload, Refused, Retry, Timestamp, Unique, check_json, check_name, check_owner,
+    Code, Event, JobId, Order, Payload, Refused, Retry, Timestamp, Unique, check_json, check_name, check_owner,
     check_public_name,
 };
 
@@ -48,9 +48,14 @@ pub struct Job {
     pub due_at: Timestamp,
     /// Its own retry schedule, instead of its kind's.
     pub retry: Option<Retry>,
+    /// Jobs of the same order key run one after the other.
+    pub order_key: Option<String>,
+    /// The key under which it is limited.
+    pub limit_key: Option<String>,
     /// The id inside of the native engine.
     pub(crate) key: i64,
     pub(crate) priority: i16,
+    pub(crate) share: i16,
     pub(crate) pos: i64,
 }
 
@@ -73,8 +78,11 @@ impl Job {
             claimed_at: epoch,
             due_at: epoch,
             retry: None,
+            order_key: None,
+            limit_key: None,
             key: 0,
             priority: 2,
+            share: 0,
             pos: 0,
         }
     }
@@ -126,6 +134,13 @@ pub struct NewJob {
     pub on_duplicate: OnDuplicate,
     /// The first job with this key of its owner is the only one for 24 hours, whatever its kind; at most 200 bytes.
     pub idempotency_key: Option<String>,
+    /// Jobs of one order key in one queue run one after the other, in the order in which they were enqueued, also through their retries; at
+    /// most 200 bytes.
+    pub order_key: Option<String>,
+    /// What becomes of the jobs behind it if it fails, instead of what the kind says; only with an order key.
+    pub order: Option<Order>,
+    /// The key under which a limit of its queue counts it, instead of the kind's; at most 200 bytes.
+    pub limit_key: Option<String>,
     /// What the relay made it of; only the relay says so.
     pub source: Option<Box<Source>>,
 }
@@ -146,6 +161,9 @@ impl NewJob {
             unique_key: None,
             on_duplicate: OnDuplicate::Keep,
             idempotency_key: None,
+            order_key: None,
+            order: None,
+            limit_key: None,
             source: None,
         }
     }
@@ -190,7 +208,13 @@ impl NewJob {
     }
 
     fn check_alike(&self) -> Result<(), Refused> {
-        for (field, key) in [("unique_key", &self.unique_key), ("idempotency_key", &self.idempotency_key)] {
+        let keys = [
+            ("unique_key", &self.unique_key),
+            ("idempotency_key", &self.idempotency_key),
+            ("order_key", &self.order_key),
+            ("limit_key", &self.limit_key),
+        ];
+        for (field, key) in keys {
             if key.as_ref().is_some_and(|key| !(1..=KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0')) {
                 return Err(option(
                     field,
@@ -205,7 +229,24 @@ impl NewJob {
             let remedy = "use a millisecond at least and ten years at most";
             return Err(option("unique_for", format!("{window:?} is not a window"), remedy));
         }
+        match self.order {
+            Some(_) if self.order_key.is_none() => {
+                Err(option("order_policy", "a policy belongs to an order key".to_owned(), "give order_key as well"))
+            }
+            Some(order) => check_order(order),
+            None => Ok(()),
+        }?;
         Ok(())
+    }
+}
+
+/// Refuses a policy that there is not.
+pub(crate) fn check_order(order: Order) -> Result<(), Refused> {
+    match order {
+        Order::Park(failures) if !(1..=999).contains(&failures) => {
+            Err(option("order_policy", format!("{failures} failures are out of range"), "use 1 to 999"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ mod act;
 mod attempt;
 mod capability;
 mod job;
+mod key;
 mod view;
 
 use std::fmt;
@@ -21,7 +22,9 @@ use crate::pg::Tx;
 pub use act::{Act, Effect, Filter, Plan, Step};
 pub use attempt::{Attempt, Completion};
 pub use capability::Capabilities;
+pub(crate) use job::check_order;
 pub use job::{Enqueued, Job, NewJob, OnDuplicate, Source};
+pub use key::{Hold, Keyless, Keys, LaneAct, LaneEffect, LaneKey, LaneView};
 pub use view::{AttemptView, JobView, Look, Page, Progress, QueueView, State, Waits};
 
 /// Enqueues jobs and acts on them.
@@ -110,6 +113,11 @@ pub trait Runtime: Send + Sync {
 
     /// Looks at them.
     fn inspector(&self) -> Arc<dyn Inspector>;
+
+    /// Changes limits, holds keys and works on lanes. An engine that has none of this refuses all of it.
+    fn keys(&self) -> Arc<dyn Keys> {
+        Arc::new(Keyless)
+    }
 
     /// Starts to work, once: a second start is [`Error::AlreadyStarted`].
     fn start(&self) -> Fut<'_, ()>;

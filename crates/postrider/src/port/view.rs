@@ -57,8 +57,14 @@ pub enum Waits {
     Paused,
     /// No live worker knows its kind.
     NoWorker,
-    /// One like it runs, and it comes after that one.
+    /// One like it runs, or one of its order key has the turn, and it comes after that one.
     Behind(JobId),
+    /// The lane of its order key is stopped, and why.
+    Stopped(String),
+    /// Its limit has no room now.
+    Limited,
+    /// Its limit key is held until then, and why.
+    Held(Timestamp, String),
     /// It may have killed its worker, and waits for its turn alone.
     Suspect,
 }

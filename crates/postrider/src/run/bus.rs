@@ -10,14 +10,14 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::figures::{Counters, Figures};
 use super::native::CAPABILITIES;
-use super::{PgInspector, PgJobs, Running, Settings};
+use super::{PgInspector, PgJobs, PgKeys, Running, Settings};
 use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
 use crate::job::Known;
 use crate::pg::{Pooler, keeps};
-use crate::port::{Capabilities, Inspector, Jobs, Runtime, Stopped};
+use crate::port::{Capabilities, Inspector, Jobs, Keys, Runtime, Stopped};
 use crate::record::Recorder;
 use crate::schedule::Schedules;
 
@@ -108,6 +108,11 @@ impl Bus {
         Schedules::new(self.pool.clone())
     }
 
+    /// Changes limits, holds keys and works on lanes.
+    pub fn keys(&self) -> Arc<dyn Keys> {
+        Arc::new(PgKeys::new(self.pool.clone()))
+    }
+
     /// What this process has done so far.
     pub fn figures(&self) -> Figures {
         self.counters.read()
@@ -133,6 +138,10 @@ impl Runtime for Bus {
 
     fn inspector(&self) -> Arc<dyn Inspector> {
         Self::inspector(self)
+    }
+
+    fn keys(&self) -> Arc<dyn Keys> {
+        Self::keys(self)
     }
 
     fn start(&self) -> Fut<'_, ()> {

@@ -24,7 +24,7 @@ pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
 pub use metric::Metric;
-pub use native::{PgInspector, PgJobs};
+pub use native::{PgInspector, PgJobs, PgKeys};
 pub use running::Running;
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;

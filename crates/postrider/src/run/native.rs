@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_contract::JobId;
+use postrider_contract::{JobId, Limit};
 use sqlx::PgPool;
 
 use super::wait::Waiters;
@@ -9,8 +9,8 @@ use crate::error::Fut;
 use crate::job::Known;
 use crate::pg::{Pooler, Tx, borrow, keeps};
 use crate::port::{
-    Act, Capabilities, Effect, Enqueued, Filter, Inspector, JobView, Jobs, Look, NewJob, Page, Plan, QueueView, Step,
-    Waited, incapable,
+    Act, Capabilities, Effect, Enqueued, Filter, Hold, Inspector, JobView, Jobs, Keys, LaneAct, LaneEffect, LaneKey,
+    LaneView, Look, NewJob, Page, Plan, QueueView, Step, Waited, incapable,
 };
 use crate::{inspect, job};
 
@@ -39,6 +39,9 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
     max_age: true,
     tells_gone: true,
     explains: true,
+    order_keys: true,
+    limits: true,
+    fair_share: true,
 };
 
 /// Jobs of the native engine: in the Postgres of the application.
@@ -124,6 +127,58 @@ impl Jobs for PgJobs {
 
     fn wait<'a>(&'a self, id: &'a JobId, timeout: Duration) -> Fut<'a, Waited> {
         Box::pin(self.waiters.wait(&self.pool, id, timeout))
+    }
+}
+
+/// The limits, holds and lanes of the native engine.
+#[derive(Debug, Clone)]
+pub struct PgKeys {
+    pool: PgPool,
+}
+
+impl PgKeys {
+    /// Over a pool.
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+}
+
+impl Keys for PgKeys {
+    fn set_limit<'a>(&'a self, queue: &'a str, key: &'a str, limit: Limit) -> Fut<'a, ()> {
+        Box::pin(async move { job::set_limit(&mut borrow(&self.pool).await?, queue, key, limit).await })
+    }
+
+    fn hold<'a>(&'a self, tx: Option<&'a mut dyn Tx>, hold: Hold<'a>) -> Fut<'a, ()> {
+        Box::pin(async move {
+            match tx {
+                Some(tx) => job::hold(tx, hold).await,
+                None => job::hold(&mut borrow(&self.pool).await?, hold).await,
+            }
+        })
+    }
+
+    fn lanes<'a>(&'a self, queue: &'a str, after: Option<&'a LaneKey>, most: usize) -> Fut<'a, Vec<LaneView>> {
+        Box::pin(async move {
+            let look = job::LaneLook::Page { after, most: most.clamp(1, PAGE_MOST), stopped: false };
+            job::lanes(&mut borrow(&self.pool).await?, queue, look).await
+        })
+    }
+
+    fn stopped_lanes<'a>(&'a self, queue: &'a str, after: Option<&'a LaneKey>, most: usize) -> Fut<'a, Vec<LaneView>> {
+        Box::pin(async move {
+            let look = job::LaneLook::Page { after, most: most.clamp(1, PAGE_MOST), stopped: true };
+            job::lanes(&mut borrow(&self.pool).await?, queue, look).await
+        })
+    }
+
+    fn lane<'a>(&'a self, queue: &'a str, key: &'a LaneKey) -> Fut<'a, Option<LaneView>> {
+        Box::pin(
+            async move { Ok(job::lanes(&mut borrow(&self.pool).await?, queue, job::LaneLook::One(key)).await?.pop()) },
+        )
+    }
+
+    fn act_on_lane<'a>(&'a self, queue: &'a str, order_key: &'a str, act: LaneAct) -> Fut<'a, LaneEffect> {
+        Box::pin(async move { job::act_on_lane(&mut borrow(&self.pool).await?, queue, order_key, act).await })
     }
 }
 

@@ -81,7 +81,7 @@ impl Running {
         let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
         let (wake, due) = (wake(bus, worker, &wake_queue), Arc::new(Due::default()));
 
-        let flush = flush(bus, worker, &holdings, &due);
+        let flush = flush(bus, worker, &holdings, &due, &wake);
         completion.spawn(complete::run(flush, Link::new(&reach, "finish"), receiver, last.clone()));
         if bus.settings.wake_ups == WakeUps::Listen {
             loops.spawn(listen(bus.direct.as_ref().unwrap_or(&options).clone(), Arc::clone(&wake), intake.clone()));
@@ -93,7 +93,7 @@ impl Running {
         }
         for (queue, kinds) in &queues {
             let claimer = Claimer {
-                claimant: Claimant { worker, queue: queue.clone(), kinds: kinds.clone() },
+                claimant: claimant(bus, worker, queue, kinds),
                 concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
                 holdings: Arc::clone(&holdings),
                 woken: wake_queue.get(queue).cloned().unwrap_or_default(),
@@ -193,6 +193,10 @@ fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<W
     Arc::new(Wake::new(queues.values().cloned().collect(), bus.settings.poll_interval, ear))
 }
 
+fn claimant(bus: &Bus, worker: Uuid, queue: &str, kinds: &[String]) -> Claimant {
+    Claimant { worker, queue: queue.to_owned(), kinds: kinds.to_vec(), fair: bus.registry.is_fair(queue) }
+}
+
 /// Attempts run until they end, or until the process cuts them.
 fn spawner(attempts: &TaskTracker, cut: &CancellationToken) -> Spawn {
     let (attempts, cut, runtime) = (attempts.clone(), cut.clone(), tokio::runtime::Handle::current());
@@ -202,13 +206,17 @@ fn spawner(attempts: &TaskTracker, cut: &CancellationToken) -> Spawn {
     })
 }
 
-fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>) -> Flush {
-    let (holdings, counters) = (Arc::clone(holdings), Arc::clone(&bus.counters));
+fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>, wake: &Arc<Wake>) -> Flush {
+    let (holdings, counters, wake) = (Arc::clone(holdings), Arc::clone(&bus.counters), Arc::clone(wake));
     let (due, clock) = (Arc::clone(due), bus.clock.clone());
     Flush {
         worker,
         told: Arc::new(move |outcome, counted| {
             holdings.ended(outcome.lease);
+            if holdings.has_keys() {
+                // what was let go is claimed from here: the notification may be one too many, and not be sent
+                wake.jobs();
+            }
             counters.told(outcome, counted);
         }),
         put_off: Arc::new(move |wait| due.put_off(clock.monotonic() + wait)),

@@ -206,6 +206,8 @@ impl Stage for NativeStage {
                  update postrider.later set run_at = run_at - {by};
                  update postrider.uniq set until = until - {by} where until is not null;
                  update postrider.idempotency set until = until - {by};
+                 update postrider.lane set window_at = window_at - {by}, due_at = due_at - {by} where coalesce(window_at, due_at) is not null;
+                 update postrider.key_limit set held_until = held_until - {by} where held_until is not null;
                  commit"
             ),
         ))

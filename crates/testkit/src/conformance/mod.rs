@@ -25,6 +25,7 @@ pub mod lifecycle;
 pub mod wait;
 pub mod relay;
 pub mod inspect;
+pub mod order;
 pub mod wrong;
 
 pub use engine::{App, Engine, Native, Stage};
@@ -58,6 +59,7 @@ macro_rules! conformance {
         $crate::conformance_wait!($engine);
         $crate::conformance_relay!($engine);
         $crate::conformance_inspect!($engine);
+        $crate::conformance_order!($engine);
     };
 }
 

@@ -151,7 +151,7 @@ async fn rust(jobs: Arc<dyn Jobs>, new: Vec<NewJob>) -> Result<(String, bool), (
 
 const SQL_ONE: &str =
     "select id::text, fresh from postrider.enqueue($1, $2::json, $3, $4::int, $5::int, $6::timestamptz, $7, $8, $9,
-    $10::interval, $11, $12, $13::json)";
+    $10::interval, $11, $12, $13::json, $14, $15, $16)";
 
 async fn sql_one(pool: &PgPool, job: NewJob) -> Result<(String, bool), (String, String)> {
     let window = job.unique.and_then(postrider::Unique::window_ms).map(|ms| format!("{ms} milliseconds"));
@@ -168,7 +168,10 @@ async fn sql_one(pool: &PgPool, job: NewJob) -> Result<(String, bool), (String, 
         .bind(window)
         .bind((job.on_duplicate == postrider::OnDuplicate::Replace).then_some("replace"))
         .bind(&job.idempotency_key)
-        .bind(job.retry.as_ref().map(retry_json));
+        .bind(job.retry.as_ref().map(retry_json))
+        .bind(&job.order_key)
+        .bind(job.order.map(postrider::Order::policy))
+        .bind(&job.limit_key);
     call.fetch_one(pool).await.map_err(|error| told(&error))
 }
 
@@ -177,7 +180,8 @@ async fn sql_many(pool: &PgPool, job: NewJob) -> Result<(String, bool), (String,
     let options = serde_json::json!({
         "kind": job.kind, "queue": job.queue, "priority": job.priority, "max_attempts": job.max_attempts, "run_at": job.run_at,
         "owner": job.owner, "unique_mode": job.unique.map(postrider::Unique::name), "unique_key": job.unique_key,
-        "unique_for": window, "idempotency_key": job.idempotency_key,
+        "unique_for": window, "idempotency_key": job.idempotency_key, "order_key": job.order_key,
+        "order_policy": job.order.map(postrider::Order::policy), "limit_key": job.limit_key,
         "on_duplicate": (job.on_duplicate == postrider::OnDuplicate::Replace).then_some("replace"),
     });
     // as text: a payload may be one that a serialiser refuses

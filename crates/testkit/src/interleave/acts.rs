@@ -65,6 +65,31 @@ fn window<'a>(mode: &str, clause: &'a str) -> &'a str {
     if mode == "within" { clause } else { "" }
 }
 
+/// Enqueues a job of the kind `t.k` with an order key and a policy: answers with its name.
+pub fn enqueue_ordered(name: &str, key: &str, policy: &str) -> Step {
+    sql(format!(
+        r#"select left(id::text, 0) || '{name}'
+             from postrider.enqueue('t.k', '{{"n":"{name}"}}', order_key => '{key}', order_policy => '{policy}')"#
+    ))
+}
+
+/// Enqueues a job of the kind `t.k` with a limit key: answers with its name.
+pub fn enqueue_limited(name: &str, key: &str) -> Step {
+    sql(format!(
+        r#"select left(id::text, 0) || '{name}' from postrider.enqueue('t.k', '{{"n":"{name}"}}', limit_key => '{key}')"#
+    ))
+}
+
+/// Sets how many jobs of a limit key run at a time.
+pub fn set_limit(key: &str, most: u32) -> Step {
+    sql(format!("select left(postrider.set_limit('q', '{key}', {most})::text, 0)"))
+}
+
+/// Acts on a lane: answers `done`, `running`, `busy` or `unknown`.
+pub fn act_on_lane(key: &str, act: &str) -> Step {
+    sql(format!("select postrider.act_on_lane('q', '{key}', '{act}')"))
+}
+
 /// Takes a job that a worker holds into a lease of its own: answers `parted`, or `lost`.
 pub fn part(worker: &str, name: &str) -> Step {
     Step::new(Act::Part { worker: worker.to_owned(), name: name.to_owned() })

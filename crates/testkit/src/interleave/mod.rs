@@ -18,7 +18,10 @@ mod judge; // and what is to be said about it
 mod report;
 mod engine; // a wrong engine, to see that it is found
 
-pub use acts::{cancel, delete, enqueue_unique, enqueue_unique_many, part, pause_queue, retry};
+pub use acts::{
+    act_on_lane, cancel, delete, enqueue_limited, enqueue_ordered, enqueue_unique, enqueue_unique_many, part,
+    pause_queue, retry, set_limit,
+};
 pub use engine::{pause, rewrite};
 pub(crate) use judge::Judge;
 pub use report::Report;

@@ -31,6 +31,14 @@ pub(super) async fn run(sky: Arc<Sky>, n: u64) -> anyhow::Result<()> {
 }
 
 fn act(dice: &mut StdRng) -> (&'static str, String) {
+    if dice.random_bool(0.3) {
+        let verb = ["release", "release", "retry", "skip"].get(dice.random_range(0..4)).copied().unwrap_or_default();
+        let (queue, key) = (dice.random_range(0..3), dice.random_range(0..8));
+        let sql = format!(
+            "select e from (select postrider.act_on_lane('q{queue}', 'o{key}', '{verb}') as e) a where e = 'done'"
+        );
+        return ("lanes", sql);
+    }
     let (what, verb) = match dice.random_range(0..10) {
         0..4 => ("cancelled", "cancel"),
         4..7 => ("run again", "retry"),

@@ -65,6 +65,12 @@ async fn put(
         sky.count("alike", made as u64);
         return Ok((0, 0));
     }
+    if dice.random_bool(0.3) {
+        // nor are these
+        let made = link.ask(&keyed(dice)).await?.len();
+        sky.count("keyed", made as u64);
+        return Ok((0, 0));
+    }
     let (answer, sql) = match dice.random_range(0..10) {
         0 if may_have_key => {
             let key = dice.random_range(0..200);
@@ -104,6 +110,25 @@ async fn put(
     };
     link.ask(&sql).await?;
     Ok(answer)
+}
+
+/// Some jobs with keys, in one call.
+fn keyed(dice: &mut StdRng) -> String {
+    let items: Vec<String> = (0..dice.random_range(1..6))
+        .map(|_| {
+            let (key, limit, queue) = (dice.random_range(0..8), dice.random_range(0..3), dice.random_range(0..3));
+            let policy = ["block", "skip", "park:1"].get(dice.random_range(0..3)).copied().unwrap_or_default();
+            let order = format!(r#","order_key":"o{key}","order_policy":"{policy}""#);
+            let limit = format!(r#","limit_key":"l{limit}""#);
+            let keys = match dice.random_range(0..3) {
+                0 => order,
+                1 => limit,
+                _ => order + &limit,
+            };
+            format!(r#"{{"kind":"t.act","queue":"q{queue}","priority":{}{keys}}}"#, dice.random_range(1..5))
+        })
+        .collect();
+    format!("select fresh::text from postrider.enqueue_many('[{}]')", items.join(","))
 }
 
 /// Some jobs that may be one with others, in one call.

@@ -21,8 +21,12 @@ begin
     -- what waits for a time need not wait for it here
     update postrider.later set run_at = clock_timestamp() where run_at > clock_timestamp();
     update postrider.queue set paused_at = null where paused_at is not null;
+    update postrider.key_limit set held_until = null where held_until is not null;
+    update postrider.lane set due_at = clock_timestamp() where due_at is not null;
     for round in 1..2000 loop
         perform postrider.settle_left_over();
+        perform postrider.act_on_lane(l.queue, substr(l.key, 7), 'release') from postrider.lane l where l.stopped_at is not null;
+        perform postrider.settle_lanes_called();
         perform postrider.promote(10000);
         perform postrider.unpark(all_queues, all_kinds);
         foreach q in array all_queues loop

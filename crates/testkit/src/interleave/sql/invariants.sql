@@ -4,7 +4,7 @@
 -- Index: none, it reads everything.
 with job as materialized (
     -- read once: each look at a partitioned table costs as much as it has partitions
-    select id, event_seq, subscription, unique_hash, unique_mode from postrider.job
+    select id, event_seq, subscription, unique_hash, unique_mode, queue, order_key, limit_key from postrider.job
 ), event as materialized (
     select seq from postrider.event
 ), place as materialized (
@@ -14,6 +14,14 @@ with job as materialized (
     union all select o.id, 'leased', l.attempts[array_position(l.ids, o.id)], l.losses[array_position(l.ids, o.id)], null
                 from postrider.lease l cross join unnest(l.open) o (id)
     union all select id, 'done', attempt, null, ended_as from postrider.done
+), turn as materialized (
+    -- whoever has the turn of an order key, wherever it is
+    select id, queue, order_key from postrider.ready where flags & 2 <> 0
+    union all select id, queue, order_key from postrider.later where flags & 2 <> 0
+    union all select id, queue, order_key from postrider.parked where flags & 2 <> 0
+    union all select u.id, l.queue, u.order_key
+                from postrider.lease l cross join unnest(l.ids, l.order_keys) u (id, order_key)
+               where u.order_key is not null and u.id = any (l.open)
 ), history as (
     -- a completed attempt and one that runs leave no row; an attempt that ended by itself clears its job of its losses
     select id, count(*) filter (where outcome in (2, 4)) as failed, count(*) filter (where outcome = 3) as lost,
@@ -83,6 +91,40 @@ select format('job %s waits behind nobody', q.id)
  where q.key like 'unique:%' and not exists (
     select from postrider.uniq u where q.key = 'unique:' || encode(u.hash, 'hex') and u.running is not null)
    and not exists (select from postrider.unsettled s)
+union all
+select format('%s jobs of order key %s have its turn: %s', count(*), t.order_key, array_agg(t.id))
+  from turn t group by t.queue, t.order_key having count(*) > 1
+union all
+select format('job %s has the turn of order key %s, and its lane says %s', t.id, t.order_key, coalesce(l.holder::text, 'nobody'))
+  from turn t left join postrider.lane l on l.queue = t.queue and l.key = 'order:' || t.order_key
+ where l.holder is distinct from t.id
+   and not exists (select from postrider.lane_call c where c.queue = t.queue and c.key = 'order:' || t.order_key)
+union all
+select format('lane %s is kept by job %s, which does not have its turn', l.key, l.holder)
+  from postrider.lane l
+ where l.holder is not null and not exists (select from turn t where t.id = l.holder)
+   and not exists (select from postrider.lane_call c where c.queue = l.queue and c.key = l.key)
+union all
+select format('job %s waits behind %s, and nobody will wake it', p.id, p.key)
+  from postrider.parked p left join postrider.lane l on l.queue = p.queue and l.key = p.key
+ where p.key like 'order:%' and l.holder is null and l.stopped_at is null
+   and not exists (select from postrider.lane_call c where c.queue = p.queue and c.key = p.key)
+   and not exists (select from postrider.ready r where r.queue = p.queue and r.order_key = p.order_key and r.id < p.id)
+union all
+select format('job %s waits below the low-water mark of %s', p.id, p.key)
+  from postrider.parked p join postrider.lane l on l.queue = p.queue and l.key = p.key
+ where p.pos < l.low_parked and not exists (select from postrider.lane_call c where c.queue = p.queue and c.key = p.key)
+union all
+select format('%s jobs of limit key %s run at once, of which %s may', count(*), j.limit_key, k.most)
+  from place p join job j using (id) join postrider.key_limit k on k.queue = j.queue and k.key = j.limit_key
+ where p.place = 'leased' group by j.queue, j.limit_key, k.most having count(*) > k.most
+union all
+select format('job %s waits for room in %s, and nobody will wake it', p.id, p.key)
+  from postrider.parked p left join postrider.lane l on l.queue = p.queue and l.key = p.key
+ where p.key like 'limit:%' and l.due_at is null
+   and not exists (select from postrider.lane_call c where c.queue = p.queue and c.key = p.key)
+   and not exists (select from place x join job j using (id)
+                    where x.place in ('leased', 'ready') and j.queue = p.queue and 'limit:' || j.limit_key = p.key)
 union all
 select format('event %s has %s jobs for subscription %s', j.event_seq, count(*), j.subscription)
   from job j where j.event_seq is not null group by j.event_seq, j.subscription having count(*) > 1

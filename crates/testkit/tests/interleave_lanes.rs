@@ -1,0 +1,227 @@
+//! Jobs with keys, in every order: of one order key one has the turn, whoever comes, ends, fails, acts or dies; nobody waits for a lane, and
+//! no lane is left that nobody will wake.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a failed helper is a failed test, and the figures are told"
+)]
+
+use postrider_testkit::TestDb;
+use postrider_testkit::interleave::{
+    self, Outcome, Spec, Step, act_on_lane, begin, cancel, claim, delete, end, enqueue_limited, enqueue_ordered,
+    finish, promote, rescue, retry, set_limit, tick, tick_with,
+};
+
+use Outcome::{Completed, Exhausted, Failed, Refused, Released, Snoozed};
+
+async fn run(specs: &[Spec]) {
+    let report = interleave::run(&TestDb::fresh().await, specs).await.unwrap();
+    println!("{report}");
+    report.assert_clean();
+}
+
+/// `x` runs, `y` waits behind it where it can be seen.
+fn one_key(policy: &str) -> Vec<Step> {
+    vec![
+        tick_with("w1", &[], 0, &[]),
+        enqueue_ordered("x", "k", policy),
+        claim("w1", 1),
+        enqueue_ordered("y", "k", policy),
+    ]
+}
+
+/// The same, and `y` has been looked at by a claim.
+fn parked(policy: &str) -> Vec<Step> {
+    one_key(policy).into_iter().chain([claim("w2", 9)]).collect()
+}
+
+/// A lane that gives its turn twice, and an end that hands nothing on: both are found.
+#[tokio::test]
+async fn o1_a_lane_that_is_wrong_is_found() {
+    for (function, from, to) in [
+        ("next_turn", "if l.holder is not null or l.stopped_at is not null then", "if l.stopped_at is not null then"),
+        ("settle_lanes", "if l.holder is not null then", "if false then"),
+        ("room_of", "if own.most is not null then", "if false then"),
+    ] {
+        let db = TestDb::fresh().await;
+        interleave::rewrite(&db, function, from, to).await.unwrap();
+        let specs = [
+            Spec::new("the end of the head beside a claim")
+                .stage(one_key("block"))
+                .session("a", [claim("w2", 9), tick("w2")])
+                .session("b", [finish("w1", Completed)]),
+            Spec::new("two claims of one limit")
+                .stage([set_limit("k", 1), enqueue_limited("x", "k"), enqueue_limited("y", "k")])
+                .session("a", [claim("w1", 1)])
+                .session("b", [claim("w2", 1)]),
+        ];
+        let report = interleave::run(&db, &specs).await.unwrap();
+        assert!(!report.wrong.is_empty(), "{function} may be wrong: {report}");
+    }
+}
+
+const POLICIES: [&str; 3] = ["block", "skip", "park:1"];
+
+#[tokio::test]
+async fn o1_two_claims_of_one_key_give_one_of_them_the_turn() {
+    let two = || [enqueue_ordered("x", "k", "block"), enqueue_ordered("y", "k", "block")];
+    let specs = [
+        Spec::new("two claims of one key, the first one not committed")
+            .stage(two())
+            .session("a", [begin(claim("w1", 1)).may_wait(), end()])
+            .session("b", [claim("w2", 9).may_wait()]),
+        Spec::new("two claims of one key that have not committed")
+            .stage(two())
+            .session("a", [begin(claim("w1", 1)).may_wait(), end()])
+            .session("b", [begin(claim("w2", 1)).may_wait(), end()]),
+        Spec::new("two claims of two keys")
+            .stage([
+                enqueue_ordered("x", "k", "block"),
+                enqueue_ordered("y", "l", "block"),
+                enqueue_ordered("z", "k", "block"),
+                enqueue_ordered("v", "l", "block"),
+            ])
+            .session("a", [begin(claim("w1", 2)).may_wait(), end()])
+            .session("b", [begin(claim("w2", 2)).may_wait(), end()]),
+        Spec::new("a claim beside an enqueue of the same key")
+            .stage([enqueue_ordered("x", "k", "block")])
+            .session("a", [begin(enqueue_ordered("y", "k", "block")), end()])
+            .session("b", [claim("w1", 9)]),
+    ];
+    run(&specs).await;
+}
+
+#[tokio::test]
+async fn c19_every_end_of_an_attempt_beside_a_claim_and_an_enqueue_of_its_key() {
+    let mut specs = Vec::new();
+    for policy in POLICIES {
+        for outcome in [Completed, Failed, Snoozed, Refused, Exhausted, Released] {
+            specs.push(
+                Spec::new(format!("{outcome:?} beside an enqueue, {policy}"))
+                    .stage(one_key(policy))
+                    .session("a", [begin(enqueue_ordered("z", "k", policy)), end()])
+                    .session("b", [finish("w1", outcome).gives("x"), claim("w2", 9)]),
+            );
+            specs.push(
+                Spec::new(format!("{outcome:?} that has not committed beside a claim, {policy}"))
+                    .stage(one_key(policy))
+                    .session("a", [begin(finish("w1", outcome)).gives("x").may_wait(), end()])
+                    .session("b", [claim("w2", 9).may_wait()]),
+            );
+            specs.push(
+                Spec::new(format!("a claim that has not committed beside {outcome:?}, {policy}"))
+                    .stage(one_key(policy))
+                    .session("a", [begin(claim("w2", 9)).may_wait(), end()])
+                    .session("b", [finish("w1", outcome).gives("x").may_wait()]),
+            );
+        }
+    }
+    run(&specs).await;
+}
+
+#[tokio::test]
+async fn o8_rescues_and_beats_beside_claims_and_ends() {
+    let mut specs = Vec::new();
+    for policy in POLICIES {
+        specs.push(
+            Spec::new(format!("a rescue of the head beside a claim, {policy}"))
+                .stage(parked(policy))
+                .session("a", [begin(rescue("w1", 1)).may_wait(), end()])
+                .session("b", [claim("w2", 9).may_wait(), claim("w3", 9).may_wait()]),
+        );
+        specs.push(
+            Spec::new(format!("a rescue of the head beside its end, {policy}"))
+                .stage(parked(policy))
+                .session("a", [begin(rescue("w1", 1)).may_wait(), end()])
+                .session("b", [finish("w1", Completed).may_wait(), tick("w2").may_wait()]),
+        );
+        specs.push(
+            Spec::new(format!("the end of the head beside a beat and a claim, {policy}"))
+                .stage(parked(policy))
+                .session("a", [begin(finish("w1", Failed)).may_wait(), end()])
+                .session("b", [tick("w2").may_wait(), claim("w3", 9).may_wait()]),
+        );
+    }
+    run(&specs).await;
+}
+
+#[tokio::test]
+async fn o4_acts_on_heads_and_on_those_behind_them_beside_everything() {
+    let mut specs = Vec::new();
+    for policy in POLICIES {
+        let backing_off = || parked(policy).into_iter().chain([finish("w1", Failed)]).collect::<Vec<_>>();
+        let acts: [(&str, Step); 8] = [
+            ("a cancellation of the head", cancel(&["x"])),
+            ("a cancellation of the one behind", cancel(&["y"])),
+            ("a retry of the head", retry(&["x"])),
+            ("a deletion of the head", delete(&["x"])),
+            ("a deletion of the one behind", delete(&["y"])),
+            ("a release", act_on_lane("k", "release")),
+            ("a skip", act_on_lane("k", "skip")),
+            ("a retry of the lane", act_on_lane("k", "retry")),
+        ];
+        for (name, act) in acts {
+            specs.push(
+                Spec::new(format!("{name} beside a claim, {policy}"))
+                    .stage(backing_off())
+                    .session("a", [begin(act.clone()).may_wait(), end()])
+                    .session("b", [promote().may_wait(), claim("w3", 9).may_wait()]),
+            );
+            specs.push(
+                Spec::new(format!("{name} beside the end of the head, {policy}"))
+                    .stage(parked(policy))
+                    .session("a", [begin(act).may_wait(), end()])
+                    .session("b", [finish("w1", Completed).may_wait(), claim("w3", 9).may_wait()]),
+            );
+        }
+    }
+    run(&specs).await;
+}
+
+#[tokio::test]
+async fn o9_limits_beside_claims_ends_and_rescues() {
+    let stage = || {
+        vec![
+            tick_with("w1", &[], 0, &[]),
+            set_limit("k", 1),
+            enqueue_limited("x", "k"),
+            claim("w1", 1),
+            enqueue_limited("y", "k"),
+            enqueue_limited("z", "k"),
+        ]
+    };
+    let looked_at = || stage().into_iter().chain([claim("w2", 9)]).collect::<Vec<_>>();
+    let mut specs = vec![
+        Spec::new("two claims of one limit")
+            .stage(vec![set_limit("k", 1), enqueue_limited("x", "k"), enqueue_limited("y", "k")])
+            .session("a", [begin(claim("w1", 1)).may_wait(), end()])
+            .session("b", [begin(claim("w2", 1)).may_wait(), end()]),
+        Spec::new("a rescue beside a claim of one limit")
+            .stage(looked_at())
+            .session("a", [begin(rescue("w1", 1)).may_wait(), end()])
+            .session("b", [claim("w2", 9).may_wait()]),
+        Spec::new("a raised limit beside a claim")
+            .stage(looked_at())
+            .session("a", [begin(set_limit("k", 2)), end()])
+            .session("b", [tick("w2").may_wait(), claim("w3", 9).may_wait()]),
+        Spec::new("a cancellation of one that waits for room beside an end")
+            .stage(looked_at())
+            .session("a", [begin(cancel(&["y"])), end()])
+            .session("b", [finish("w1", Completed).may_wait(), claim("w3", 9).may_wait()]),
+    ];
+    for outcome in Outcome::ALL {
+        specs.push(
+            Spec::new(format!("{outcome:?} beside a claim of one limit"))
+                .stage(stage())
+                .session("a", [begin(finish("w1", outcome)).may_wait(), end()])
+                .session("b", [claim("w2", 9).may_wait()]),
+        );
+        specs.push(
+            Spec::new(format!("a claim beside {outcome:?} of one limit"))
+                .stage(looked_at())
+                .session("a", [begin(claim("w2", 9)).may_wait(), end()])
+                .session("b", [finish("w1", outcome).may_wait()]),
+        );
+    }
+    run(&specs).await;
+}

@@ -1,0 +1,100 @@
+//! What lanes cost, measured: with a hot key, with as many keys as jobs, and while an old snapshot is held. Not a test of every run, since it
+//! measures time: `cargo nextest run -p postrider-testkit --test lanes --run-ignored only --no-capture`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a failed helper is a failed test, and a run tells what it measured"
+)]
+
+use std::time::Instant;
+
+use postrider_testkit::TestDb;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
+
+const DECLARE: &str = r#"select postrider.declare('{"app":"lanes","kinds":[{"name":"t.a","queue":"q"}]}')::text"#;
+
+/// Claims and ends up to `most` jobs of a queue, a hundred at a time; answers with how many there were.
+const DRAIN: &str = "create procedure public.drain(q text, most int, inout n int) language plpgsql as $$
+    declare
+        me uuid := '0b0b0b0b-0000-4000-8000-000000000001';
+        leases bigint[]; ids bigint[]; low bigint := 0; last bigint; rounds int;
+    begin
+        loop
+            select array_agg(x.lease), array_agg(x.id), min(x.pos), count(*) into leases, ids, last, rounds
+              from postrider.claim(me, 1, q, '{t.a}', 100, '{2}', '{0}', array[low]) x;
+            commit;
+            exit when rounds = 0;
+            if leases[1] is not null then
+                low := greatest(low, last);
+                perform postrider.finish(me, leases, ids, array_fill(1::smallint, array[rounds]), array_fill(0::bigint, array[rounds]),
+                                         array_fill(null::text, array[rounds]));
+                commit;
+                n := n + rounds;
+            end if;
+            exit when n >= most;
+        end loop;
+    end $$";
+
+async fn run(pool: &PgPool, sql: String) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.unwrap();
+}
+
+/// So many jobs in a queue, spread over keys; none for jobs without one.
+async fn fill(pool: &PgPool, queue: &str, jobs: u32, keys: u32) {
+    let key = if keys == 0 { String::new() } else { format!(", 'order_key', 'k' || (b * 1000 + g) % {keys}") };
+    run(
+        pool,
+        format!(
+            "select postrider.enqueue_many(json_agg(json_build_object('kind', 't.a', 'queue', '{queue}'{key})))
+               from generate_series(0, {jobs} / 1000 - 1) b cross join generate_series(0, 999) g group by b"
+        ),
+    )
+    .await;
+}
+
+/// Jobs of a queue in a second.
+async fn rate(pool: &PgPool, queue: &str, most: u32) -> f64 {
+    let started = Instant::now();
+    let sql = format!("call public.drain('{queue}', {most}, 0)");
+    let n: i32 = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(pool).await.unwrap();
+    f64::from(n) / started.elapsed().as_secs_f64()
+}
+
+#[tokio::test]
+#[ignore = "it measures time"]
+async fn o6_what_lanes_cost() {
+    let jobs: u32 = std::env::var("POSTRIDER_LANES").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let db = TestDb::fresh().await;
+    let pool = db.pool();
+    run(pool, DECLARE.to_owned()).await;
+    run(pool, DRAIN.to_owned()).await;
+    let sample = jobs / 20;
+    for held in [false, true] {
+        let mut other = PgConnection::connect(db.url()).await.unwrap();
+        if held {
+            sqlx::raw_sql("begin isolation level repeatable read; select 1").execute(&mut other).await.unwrap();
+        }
+        let says = if held { "an old snapshot held" } else { "no old snapshot" };
+        let name = |what: &str| format!("{what}_{held}");
+        fill(pool, &name("plain"), jobs, 0).await;
+        println!("{says}: without keys {:.0} jobs/s", rate(pool, &name("plain"), jobs).await);
+        fill(pool, &name("clean"), sample, sample).await;
+        let clean = rate(pool, &name("clean"), sample).await;
+        println!("{says}: {sample} keys of one job, nothing else there: {clean:.0} jobs/s");
+        fill(pool, &name("keys"), jobs, jobs).await;
+        println!("{says}: {jobs} keys of one job: {:.0} jobs/s", rate(pool, &name("keys"), jobs).await);
+        // the hot key is there, and somebody has its turn
+        fill(pool, &name("hot"), jobs, 1).await;
+        let hot = rate(pool, &name("hot"), sample / 10).await;
+        println!("{says}: one key of {jobs} jobs: {hot:.0} jobs/s, {:.2} of as many keys", hot / clean);
+        fill(pool, &name("hot"), sample, sample).await;
+        let started = Instant::now();
+        let beside = rate(pool, &name("hot"), sample).await;
+        println!(
+            "{says}: {sample} other jobs behind the hot key: {beside:.0} jobs/s after {:?}, {:.2} of clean",
+            started.elapsed(),
+            beside / clean
+        );
+        drop(other);
+    }
+}
