@@ -192,7 +192,10 @@ begin
             perform postrider.refuse('PR005', 'overlap', format('%L is not known', left(x.overlap, 80)), 'use skip or queue');
         end if;
         if not attended then
-            perform postrider.check_cron(x.cron) where x.cron is not null;
+            -- not by a where: the planner would call it for a null
+            if x.cron is not null then
+                perform postrider.check_cron(x.cron);
+            end if;
             if not exists (select from pg_timezone_names z where z.name = x.zone) then
                 perform postrider.refuse('PR005', 'zone', format('schedule %L: %L is not a time zone that is known here', x.name, left(x.zone, 80)),
                     'use a name of the IANA time zone database, such as Europe/Berlin');

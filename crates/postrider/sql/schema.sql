@@ -36,9 +36,7 @@ CREATE TYPE postrider.claimed AS (
 	data json,
 	claimed_at timestamp with time zone,
 	due_at timestamp with time zone,
-	retry json,
-	order_key text,
-	limit_key text
+	retry json
 );
 
 
@@ -73,48 +71,6 @@ CREATE TYPE postrider.waiting AS (
 	order_key text,
 	why smallint
 );
-
-
---
--- Name: act_on_lane(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.act_on_lane(queue text, order_key text, act text) RETURNS text
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    of_key text := 'order:' || order_key;
-    l postrider.lane;
-    head bigint;
-begin
-    perform postrider.check_isolation();
-    if act is null or act not in ('release', 'retry', 'skip') then
-        perform postrider.refuse('PR005', 'act', format('%L is not an act', left(act, 80)), 'use release, retry or skip');
-    elsif not exists (select from postrider.lane x where x.queue = act_on_lane.queue and x.key = of_key) then
-        return 'unknown';
-    elsif postrider.lock_lanes(queue, array[of_key]) = '{}' then
-        return 'busy';
-    end if;
-    select * into l from postrider.lane x where x.queue = act_on_lane.queue and x.key = of_key;
-    head := coalesce(l.holder, l.stopped_by);
-    if head is null or act = 'release' and l.stopped_at is null then
-        return 'unknown';
-    elsif act <> 'release' and exists (select from postrider.lease x where head = any (x.open)) then
-        return 'running';
-    elsif act = 'retry' then
-        perform postrider.retry(array[head]);
-    elsif act = 'skip' then
-        perform postrider.cancel_within(array[head], 'skipped', 1);
-    end if;
-    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0
-     where x.queue = act_on_lane.queue and x.key = of_key;
-    perform postrider.settle_lanes(queue, array[of_key]);
-    return 'done';
-end $$;
 
 
 --
@@ -165,10 +121,10 @@ end $$;
 
 
 --
--- Name: after_special(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: after_special(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.after_special(ids bigint[], alike boolean) RETURNS void
+CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -178,10 +134,7 @@ CREATE FUNCTION postrider.after_special(ids bigint[], alike boolean) RETURNS voi
     SET enable_mergejoin TO 'off'
     AS $$
 begin
-    if alike then
-        perform postrider.settle_unique(ids);
-    end if;
-    perform postrider.settle_turns(ids);
+    perform postrider.settle_unique(ids);
     delete from postrider.attempt a using (
         -- what somebody else is removing is left to him
         select x.class, x.id, x.lease from unnest(after_special.ids) i (id)
@@ -190,65 +143,6 @@ begin
             select max(m.attempt) from postrider.attempt m where m.class = x.class and m.id = x.id) - 10
            for update of x skip locked) o
      where a.class = o.class and a.id = o.id and a.lease = o.lease;
-end $$;
-
-
-SET default_tablespace = '';
-
---
--- Name: job; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.job (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    run_at timestamp with time zone,
-    order_key text,
-    limit_key text,
-    order_rule smallint,
-    share smallint,
-    unique_hash bytea,
-    unique_mode smallint,
-    retry json,
-    subscription bigint,
-    event_seq bigint,
-    args json DEFAULT '{}'::json NOT NULL
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: call_lanes(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.call_lanes(j postrider.job) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    insert into postrider.lane_call (queue, key)
-    select j.queue, k.key from (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key) where k.key is not null;
-end $$;
-
-
---
--- Name: call_limits(text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.call_limits(queue text, key text) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    insert into postrider.lane_call (queue, key)
-    select l.queue, l.key from postrider.lane l
-     where l.queue = call_limits.queue and l.key like 'limit:%' and (call_limits.key = '' or l.key = 'limit:' || call_limits.key);
 end $$;
 
 
@@ -348,6 +242,127 @@ begin
     end if;
     perform postrider.check_retry(retry);
 end $$;
+
+
+--
+-- Name: check_cron(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron(cron text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    word record;
+    n int := (select count(*) from regexp_split_to_table(check_cron.cron, '[ \t]') w where w <> '');
+    col int := 1;
+    day_column int;
+    days int[];
+    months int[];
+    weekdays int[];
+    found int[];
+begin
+    if octet_length(cron) > 200 then
+        perform postrider.refuse('PR005', 'cron', 'column 201: it is longer than 200 bytes', 'use ranges and steps');
+    elsif lower(btrim(cron, E' \t')) in ('@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly') then
+        return;
+    elsif btrim(cron, E' \t') like '@%' then
+        perform postrider.refuse('PR005', 'cron', format('column 1: %L is not a name of a schedule', left(cron, 80)),
+            'use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually');
+    elsif n <> 5 then
+        perform postrider.refuse('PR005', 'cron', format('column %s: it has %s fields, not 5', case when n < 5 then length(cron) + 1 else
+            1 + length(substring(cron from '^[ \t]*(?:[^ \t]+[ \t]+){5}')) end, n),
+            'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+    end if;
+    n := 0;
+    for word in select w as text from regexp_split_to_table(cron, '[ \t]') w loop
+        if word.text <> '' then
+            n := n + 1;
+            found := postrider.check_cron_field(
+                (array['minute', 'hour', 'day of the month', 'month', 'day of the week'])[n], word.text, col,
+                (array[0, 0, 1, 1, 0])[n], (array[59, 23, 31, 12, 7])[n],
+                case n when 4 then array['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC']
+                       when 5 then array['SUN', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT'] else '{}' end);
+            case n when 3 then days := found; day_column := col;
+                   when 4 then months := found;
+                   when 5 then weekdays := found;
+                   else null; end case;
+        end if;
+        col := col + length(word.text) + 1;
+    end loop;
+    if weekdays is null and not exists (
+        select from unnest(coalesce(days, '{1}')) d, unnest(coalesce(months, '{1}')) m
+         where d <= (array[31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[m])
+    then
+        perform postrider.refuse('PR005', 'cron', format('column %s: no such day ever comes', day_column), 'use a day that its month has');
+    end if;
+end $$;
+
+
+--
+-- Name: check_cron_field(text, text, integer, integer, integer, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) RETURNS integer[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    item text;
+    lone text;
+    bounds text[];
+    ends int[];
+    step int;
+    found int[] := '{}';
+begin
+    foreach item in array string_to_array(word, ',') loop
+        lone := split_part(item, '/', 1);
+        step := 1;
+        if strpos(item, '/') > 0 then
+            if substr(item, strpos(item, '/') + 1) !~ '^[0-9]{1,4}$' or substr(item, strpos(item, '/') + 1)::int not between 1 and highest then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a step of 1 to %s', col + length(lone) + 1, left(item, 80), highest),
+                    'use */n or a-b/n');
+            elsif lone !~ '^\*$|-' then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L is not a range with a step', col, left(item, 80)), 'use */n or a-b/n');
+            end if;
+            step := substr(item, strpos(item, '/') + 1)::int;
+        end if;
+        if lone = '*' then
+            if strpos(word, ',') > 0 then
+                perform postrider.refuse('PR005', 'cron', format('column %s: * stands alone', col), 'use * or a list, not both');
+            end if;
+            return case when strpos(item, '/') > 0 then array(select generate_series(lowest, highest, step)) end;
+        elsif field = 'day of the month' and upper(item) = 'L' then
+            found := found || 28;
+        else
+            if field = 'day of the week' then
+                -- the last one, or the n-th one, of a month
+                lone := regexp_replace(lone, '^([^-]+)([lL]|#[1-5])$', '\1');
+            end if;
+            bounds := case when strpos(lone, '-') > 0 and lone !~ '[lL]$|#' then array[split_part(lone, '-', 1), substr(lone, strpos(lone, '-') + 1)] else array[lone] end;
+            ends := array(
+                select coalesce(array_position(names, upper(b)) + case field when 'month' then 0 else -1 end,
+                                case when b ~ '^[0-9]{1,4}$' then b::int end)
+                  from unnest(bounds) with ordinality u (b, o) order by o);
+            for n in 1..cardinality(ends) loop
+                if ends[n] is null or ends[n] not between lowest and highest then
+                    perform postrider.refuse('PR005', 'cron', format('column %s: %L is not in %s to %s (%s)',
+                        col + case n when 2 then length(bounds[1]) + 1 else 0 end, left(bounds[n], 80), lowest, highest, field),
+                        'write minute, hour, day of the month, month, day of the week, such as 30 2 * * 1-5');
+                end if;
+            end loop;
+            if field = 'day of the week' and cardinality(ends) = 2 and ends[2] = 0 and ends[1] > 0 then
+                ends[2] := 7;
+            end if;
+            if ends[2] < ends[1] then
+                perform postrider.refuse('PR005', 'cron', format('column %s: %L runs backwards', col, left(item, 80)), 'write the lower one first');
+            end if;
+            found := found || array(select generate_series(ends[1], coalesce(ends[2], ends[1]), step));
+        end if;
+        col := col + length(item) + 1;
+    end loop;
+    return found;
+end $_$;
 
 
 --
@@ -471,28 +486,6 @@ end $$;
 
 
 --
--- Name: check_keys(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.check_keys(order_key text, order_policy text, limit_key text) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if octet_length(order_key) not between 1 and 200 then
-        perform postrider.refuse('PR005', 'order_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
-    elsif octet_length(limit_key) not between 1 and 200 then
-        perform postrider.refuse('PR005', 'limit_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
-    elsif order_policy is not null then
-        if order_key is null then
-            perform postrider.refuse('PR005', 'order_policy', 'a policy belongs to an order key', 'give order_key as well');
-        end if;
-        perform postrider.order_rule(order_policy);
-    end if;
-end $$;
-
-
---
 -- Name: check_name(text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -569,19 +562,9 @@ CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text
     SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
-declare
-    turns postrider.ready[];
-    moved boolean := false;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
-    end if;
-    if exists (select from postrider.ready r
-                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
-    then
-        select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions) t;
-        claim.most := 0;
     end if;
     return query
     with picked as (
@@ -593,15 +576,15 @@ begin
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
                    -- what a producer holds is passed by: it may not keep the slots from what waits behind it
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id)) and y.flags & 32 = 0
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
         returning r.*
     ), found as materialized (
         select p.*, coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
-               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at, j.limit_key
-          from (select * from picked union all select * from unnest(turns)) p
+               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at
+          from picked p
           left join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
     ), gate as materialized (
         -- the row as its last holder left it
@@ -619,7 +602,6 @@ begin
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
                case when f.flags & 12 <> 0 then f.pos else 0 end as batch,
                f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
-               f.limit_key,
                case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
                     when f.flags & 16 = 0 then 'mine'
                     when t.goes then 'mine'
@@ -637,10 +619,6 @@ begin
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
         select claim.queue, k.priority, k.share, k.pos, k.id, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
           from known k where k.verdict = 'held'
-    ), called as (
-        -- it had been let in and does not run: another one may
-        insert into postrider.lane_call (queue, key)
-        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'
@@ -650,60 +628,25 @@ begin
           from (select distinct k.batch from known k where k.verdict = 'mine') b
     ), granted as (
         insert into postrider.lease (id, worker, call, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                     order_keys, limit_keys, special, open)
+                                     order_keys, special, open)
         select b.lease, claim.worker, claim.call, claim.queue, array_agg(k.id), array_agg(k.pos), array_agg(k.attempt),
                array_agg(k.losses), array_agg(k.flags), array_agg(k.priority), array_agg(k.share),
-               case when count(k.order_key) > 0 then array_agg(k.order_key) end,
-               case when count(k.limit_key) > 0 then array_agg(k.limit_key) end, bool_or(k.flags & 49 <> 0 or k.attempt > 20),
+               case when count(k.order_key) > 0 then array_agg(k.order_key) end, bool_or(k.flags & 17 <> 0 or k.attempt > 20),
                array_agg(k.id)
           from batches b join known k on k.batch = b.batch and k.verdict = 'mine'
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
            k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
-           k.due_at, k.retry, k.order_key, k.limit_key
+           k.due_at, k.retry
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null, null, null, null, null, null
-     where (moved or exists (select from parked)) and not exists (select from batches);
-end $$;
-
-
---
--- Name: clear_ready(text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.clear_ready(queue text, key text, low bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    lowest bigint;
-begin
-    with cleared as (
-        delete from postrider.ready r where r.ctid = any (array(
-            select x.ctid from postrider.ready x
-             where x.queue = clear_ready.queue and x.order_key = substr(clear_ready.key, 7) and x.flags & 34 = 32 and x.pos = x.id
-               and x.id >= clear_ready.low
-             order by x.id limit 1000 for update skip locked))
-        returning r.*
-    ), waiting as (
-        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses, c.flags, c.order_key from cleared c
-        returning id
-    )
-    select min(w.id) into lowest from waiting w;
-    return lowest;
+           null, null, null, null, null
+     where exists (select from parked) and not exists (select from batches);
 end $$;
 
 
@@ -718,8 +661,8 @@ CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) R
 begin
     delete from postrider.route r
      where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
       from postrider.subscription s
       join postrider.kind k on k.name = s.kind
       join postrider.event_type t
@@ -728,6 +671,8 @@ begin
        and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p));
 end $$;
 
+
+SET default_tablespace = '';
 
 SET default_table_access_method = heap;
 
@@ -838,9 +783,7 @@ begin
                     coalesce(j -> 'retry', '{}') as retry,
                     array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class,
                     j ->> 'unique_mode' as unique_mode, (j ->> 'unique_for_ms')::bigint as unique_for_ms,
-                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms,
-                    coalesce(j ->> 'order_policy', 'block') as order_policy, coalesce((j ->> 'fair')::boolean, false) as fair,
-                    case when json_typeof(j -> 'limit') = 'object' then j -> 'limit' end as cap
+                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms
                from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
     loop
         perform postrider.check_name('kind', x.name, own);
@@ -858,28 +801,21 @@ begin
         end if;
         perform postrider.check_alike(x.unique_mode, null, x.unique_for_ms * interval '1 millisecond', null, null,
             nullif(x.retry::text, '{}')::json);
-        perform postrider.order_rule(x.order_policy);
         select * into k from postrider.kind e where e.name = x.name;
         if postrider.declaration_wins('kind', x.name, gen, k.generation,
-            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms,
-             k.order_policy, k.fair, k.cap::text)
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms)
             is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class, x.unique_mode,
-                                  x.unique_for_ms, x.max_age_ms, x.order_policy, x.fair, x.cap::text))
+                                  x.unique_for_ms, x.max_age_ms))
         then
             insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, unique_mode,
-                                             unique_for_ms, max_age_ms, order_policy, cap, limit_key, fair, declared_by, generation)
+                                             unique_for_ms, max_age_ms, declared_by, generation)
             values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, x.unique_mode, x.unique_for_ms,
-                    x.max_age_ms, x.order_policy, x.cap, case when x.cap is not null then 'kind:' || x.name end, x.fair, app, gen)
+                    x.max_age_ms, app, gen)
             on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
                 class = excluded.class, unique_mode = excluded.unique_mode, unique_for_ms = excluded.unique_for_ms,
-                max_age_ms = excluded.max_age_ms, order_policy = excluded.order_policy, cap = excluded.cap,
-                limit_key = excluded.limit_key, fair = excluded.fair, declared_by = excluded.declared_by,
-                generation = excluded.generation, seen_at = clock_timestamp();
-            if k.cap is not null or x.cap is not null then
-                perform postrider.set_limit(x.queue, 'kind:' || x.name, (x.cap ->> 'most')::int, (x.cap ->> 'starts')::int,
-                    (x.cap ->> 'per_ms')::bigint * interval '1 millisecond');
-            end if;
+                max_age_ms = excluded.max_age_ms, declared_by = excluded.declared_by, generation = excluded.generation,
+                seen_at = clock_timestamp();
             new_kinds := new_kinds || x.name;
         else
             update postrider.kind e set seen_at = clock_timestamp() where e.name = x.name;
@@ -903,6 +839,85 @@ begin
     end loop;
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
+    if declarations -> 'schedules' is not null then
+        perform postrider.declare_schedules(declarations, app, gen, own);
+    end if;
+end $$;
+
+
+--
+-- Name: declare_schedules(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    attended boolean := coalesce((declarations ->> 'attended')::boolean, false);
+    x record;
+    s postrider.schedule;
+    moved boolean;
+begin
+    for x in select j ->> 'name' as name, j ->> 'cron' as cron, (j ->> 'every_ms')::bigint as every_ms,
+                    coalesce(j ->> 'zone', 'UTC') as zone, coalesce(j ->> 'kind', j ->> 'name') as kind,
+                    -- the library sends them as text, so that their bytes are kept
+                    coalesce((j ->> 'args_text')::json, j -> 'args', '{}') as args, coalesce(j ->> 'owner', '') as owner, j ->> 'queue' as queue, (j ->> 'priority')::smallint as priority,
+                    (j ->> 'max_attempts')::smallint as max_attempts, coalesce(j ->> 'missed', 'once') as missed,
+                    (j ->> 'missed_most')::smallint as missed_most, coalesce(j ->> 'overlap', 'skip') as overlap,
+                    coalesce((j ->> 'run_at_start')::boolean, false) as run_at_start
+               from json_array_elements(declarations -> 'schedules') j
+    loop
+        perform postrider.check_name('schedule', x.name, own);
+        perform postrider.check_job(x.kind, x.args, x.queue, x.priority, x.max_attempts, x.owner);
+        if (x.cron is null) = (x.every_ms is null) then
+            perform postrider.refuse('PR005', 'cron', format('schedule %L has no cron expression, or a period as well', x.name),
+                'give either cron or every_ms');
+        elsif x.every_ms not between 1000 and 316224000000 then
+            perform postrider.refuse('PR005', 'every', format('schedule %L comes every %s ms', x.name, x.every_ms),
+                'use a second at least and ten years at most');
+        elsif x.missed not in ('skip', 'once', 'all') or (x.missed = 'all') <> (x.missed_most is not null)
+              or x.missed_most not between 1 and 100 then
+            perform postrider.refuse('PR005', 'missed', format('schedule %L does not say what becomes of missed runs', x.name),
+                'use skip, once, or all with missed_most from 1 to 100');
+        elsif x.overlap not in ('skip', 'queue') then
+            perform postrider.refuse('PR005', 'overlap', format('%L is not known', left(x.overlap, 80)), 'use skip or queue');
+        end if;
+        if not attended then
+            -- not by a where: the planner would call it for a null
+            if x.cron is not null then
+                perform postrider.check_cron(x.cron);
+            end if;
+            if not exists (select from pg_timezone_names z where z.name = x.zone) then
+                perform postrider.refuse('PR005', 'zone', format('schedule %L: %L is not a time zone that is known here', x.name, left(x.zone, 80)),
+                    'use a name of the IANA time zone database, such as Europe/Berlin');
+            end if;
+        end if;
+        select * into s from postrider.schedule e where e.name = x.name;
+        moved := (s.cron, s.every_ms, s.zone) is distinct from (x.cron, x.every_ms, x.zone);
+        if postrider.declaration_wins('schedule', x.name, declare_schedules.generation, s.generation,
+            not moved and (s.owner, s.kind, s.args::text, s.queue, s.priority, s.max_attempts, s.missed, s.missed_most, s.overlap,
+                           s.run_at_start)
+            is not distinct from (x.owner, x.kind::text, x.args::text, x.queue, x.priority, x.max_attempts, x.missed, x.missed_most,
+                                  x.overlap, x.run_at_start))
+        then
+            insert into postrider.schedule as e (name, owner, cron, every_ms, zone, kind, args, queue, priority, max_attempts, missed,
+                missed_most, overlap, run_at_start, standing, declared_by, generation)
+            values (x.name, x.owner, x.cron, x.every_ms, x.zone, x.kind, x.args, x.queue, x.priority, x.max_attempts, x.missed,
+                x.missed_most, x.overlap, x.run_at_start, not attended, declare_schedules.app, declare_schedules.generation)
+            -- what it has run stays known; only another rule for when it comes makes it count anew
+            on conflict (name) do update set owner = excluded.owner, cron = excluded.cron, every_ms = excluded.every_ms,
+                zone = excluded.zone, kind = excluded.kind, args = excluded.args, queue = excluded.queue, priority = excluded.priority,
+                max_attempts = excluded.max_attempts, missed = excluded.missed, missed_most = excluded.missed_most,
+                overlap = excluded.overlap, run_at_start = excluded.run_at_start, standing = excluded.standing,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp(), problem = null,
+                next_at = case when moved then null else e.next_at end,
+                counted_from = case when moved then clock_timestamp() else e.counted_from end;
+        else
+            update postrider.schedule e set seen_at = clock_timestamp(), problem = null where e.name = x.name;
+        end if;
+    end loop;
 end $$;
 
 
@@ -959,6 +974,23 @@ end $$;
 
 
 --
+-- Name: drop_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_schedule(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.lock_declarations();
+    delete from postrider.schedule e where e.name = drop_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
+    end if;
+end $$;
+
+
+--
 -- Name: drop_subscription(bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -984,10 +1016,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1010,10 +1042,9 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
-    if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
-                          order_policy, limit_key, k.limit_key) is not null then
+    if coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text) is not null then
         select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
-            unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+            unique_key, unique_for, on_duplicate, idempotency_key, retry) a;
         return next;
         return;
     end if;
@@ -1050,10 +1081,6 @@ CREATE TABLE postrider.kind (
     unique_mode text,
     unique_for_ms bigint,
     max_age_ms bigint NOT NULL,
-    order_policy text DEFAULT 'block'::text NOT NULL,
-    cap json,
-    limit_key text,
-    fair boolean DEFAULT false NOT NULL,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -1065,10 +1092,10 @@ CREATE TABLE postrider.kind (
 
 
 --
--- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1078,11 +1105,8 @@ declare
     hash bytea;
     due timestamptz := case when run_at > clock_timestamp() then run_at end;
     flags smallint := 0;
-    share smallint := case when k.fair then postrider.share_of(owner) end;
 begin
     perform postrider.check_alike(unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry);
-    perform postrider.check_keys(order_key, order_policy, limit_key);
-    limit_key := coalesce(limit_key, k.limit_key);
     if unique_mode is null then
         mode := postrider.unique_mode_no(k.unique_mode);
         unique_for := k.unique_for_ms * interval '1 millisecond';
@@ -1092,9 +1116,6 @@ begin
     if mode is null and (unique_key is not null or on_duplicate is not null) then
         perform postrider.refuse('PR005', 'unique_mode', 'unique_key and on_duplicate belong to a mode of uniqueness',
             'give unique_mode as well, here or with the kind');
-    elsif mode = 5 and order_key is not null then
-        perform postrider.refuse('PR005', 'order_key', 'one_running_one_waiting has an order of its own',
-            'use another mode of uniqueness, or no order_key');
     end if;
     fresh := false;
     replaced := false;
@@ -1122,18 +1143,13 @@ begin
     end if;
     id := new_id;
     fresh := true;
-    flags := flags | case when limit_key is not null then 96 when order_key is not null then 32 else 0 end;
-    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args,
-                               order_key, limit_key, order_rule, share)
-    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args, order_key, limit_key,
-            case when order_key is not null then postrider.order_rule(coalesce(order_policy, k.order_policy)) end, share);
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args)
+    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args);
     if due is null then
-        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
-        values (k.queue, k.priority, coalesce(share, 0), id, id, flags, order_key);
+        insert into postrider.ready (queue, priority, share, pos, id, flags) values (k.queue, k.priority, 0, id, id, flags);
         perform postrider.wake('postrider_job');
     else
-        insert into postrider.later (run_at, id, queue, priority, share, flags, order_key)
-        values (due, id, k.queue, k.priority, coalesce(share, 0), flags, order_key);
+        insert into postrider.later (run_at, id, queue, priority, share, flags) values (due, id, k.queue, k.priority, 0, flags);
     end if;
     return next;
 end $$;
@@ -1161,17 +1177,17 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json)
           left join postrider.kind k on k.name = t.kind
-         where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+         where coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text)
+               is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -1246,11 +1262,10 @@ begin
                coalesce(t.unique_mode, d.unique_mode) as mode
           from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
                 json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
-                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json,
-                    order_key text, order_policy text, limit_key text),
+                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
                 json_array_elements(jobs))
                with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
-                   idempotency_key, retry, order_key, order_policy, limit_key, job, at)) t
+                   idempotency_key, retry, job, at)) t
           left join postrider.kind d on d.name = t.kind
          order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
@@ -1262,7 +1277,7 @@ begin
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key);
+              x.on_duplicate, x.idempotency_key, x.retry);
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
@@ -1320,24 +1335,20 @@ begin
         select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
           from (
             select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
-                   r.limit_key, case when r.fair then postrider.share_of(e.owner) end as share,
                    case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
               from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
               join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
              order by e.seq, r.subscription offset 0) t
     ), jobs as (
-        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
-                                   limit_key, share)
-        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq, m.limit_key, m.share
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq)
+        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq
           from matched m
     ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id, flags)
-        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is null
+        insert into postrider.ready (queue, priority, share, pos, id)
+        select m.queue, m.priority, 0, m.id, m.id from matched m where m.run_at is null
     ), for_later as (
-        insert into postrider.later (run_at, id, queue, priority, share, flags)
-        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is not null
+        insert into postrider.later (run_at, id, queue, priority, share)
+        select m.run_at, m.id, m.queue, m.priority, 0 from matched m where m.run_at is not null
     )
     select count(*) into made from matched;
     return made;
@@ -1397,7 +1408,6 @@ CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], out
 #variable_conflict use_column
 declare
     special boolean;
-    alike boolean;
     cancelled bigint[];
     overtaken bigint[];
 begin
@@ -1408,13 +1418,13 @@ begin
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
-        select l.special, l.flags from postrider.lease l
+    select bool_or(h.special) into special from (
+        select l.special from postrider.lease l
          where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
-    if alike then
+    if special then
         overtaken := postrider.superseded(finish.ids);
     end if;
     return query
@@ -1479,8 +1489,48 @@ begin
     )
     select v.lease, v.id from live v;
     if special then
-        perform postrider.after_special(finish.ids, alike);
+        perform postrider.after_special(finish.ids);
     end if;
+end $$;
+
+
+--
+-- Name: fire_schedule(text, timestamp with time zone, timestamp with time zone, timestamp with time zone[], timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    s postrider.schedule;
+    outcome text := 'moved';
+begin
+    perform postrider.check_isolation();
+    if exists (select from unnest(due) d where d > clock_timestamp()) then
+        perform postrider.refuse('PR005', 'due', 'a due time is ahead of the database''s clock', 'take the time from the database');
+    end if;
+    select * into s from postrider.schedule e
+     where e.name = fire_schedule.name and e.next_at is not distinct from fire_schedule.seen and e.paused_at is null
+       for no key update skip locked;
+    if not found then
+        return 'gone';
+    end if;
+    if cardinality(due) > 0 then
+        outcome := case when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0 then 'overlapped' else 'fired' end;
+    end if;
+    if outcome = 'fired' then
+        perform postrider.run_of_schedule(s, due);
+    end if;
+    update postrider.schedule e
+       set next_at = fire_schedule.next, due_at = coalesce(passed, e.due_at), missed_runs = e.missed_runs + fire_schedule.missed,
+           overlapped_runs = e.overlapped_runs + case outcome when 'overlapped' then cardinality(due) else 0 end
+     where e.name = fire_schedule.name;
+    return outcome;
 end $$;
 
 
@@ -1517,6 +1567,21 @@ end $$;
 
 
 --
+-- Name: give_up_schedule(text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
+     where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
+    return found;
+end $$;
+
+
+--
 -- Name: has_partition(text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1524,25 +1589,6 @@ CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
-
-
---
--- Name: hold(text, text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.hold(queue text, key text, until timestamp with time zone, reason text DEFAULT ''::text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-#variable_conflict use_variable
-begin
-    perform postrider.check_name('queue', queue, true);
-    perform postrider.check_keys(null, null, nullif(key, ''));
-    insert into postrider.key_limit as l (queue, key, held_until, reason) values (queue, key, until, left(reason, 1000))
-        on conflict on constraint key_limit_pkey do update
-       set held_until = excluded.held_until, reason = excluded.reason, changed_at = clock_timestamp();
-    perform postrider.call_limits(queue, key);
-end $$;
 
 
 --
@@ -1602,7 +1648,7 @@ end $$;
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1618,27 +1664,19 @@ begin
     with asked as (
         select j.*, i.o from unnest(job_views.ids) with ordinality i (id, o) join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
     ), waiting as (
-        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as said, null::bigint as behind
-          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = coalesce(a.share, 0) and r.pos = a.id and r.id = a.id
+        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as key
+          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = 0 and r.pos = a.id and r.id = a.id
         union all
-        select a.id, r.attempt, 'due', null, null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
+        select a.id, r.attempt, 'due', null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
           from asked a join postrider.later y on y.run_at = a.run_at and y.id = a.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
           from asked a join postrider.later y on y.id = a.id and y.why <> 0 and y.run_at is distinct from a.run_at
         union all
-        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect'
-                    when p.key like 'unique:%' then 'behind' when l.stopped_at is not null then 'stopped' when l.holder is not null then 'turn'
-                    when p.key like 'order:%' then 'due' when c.held_until > clock_timestamp() then 'held' else 'limited' end,
-               c.held_until, coalesce(l.reason, c.reason), l.holder
+        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect' else 'behind' end, null, p.key
           from asked a join postrider.parked p on p.id = a.id
-          left join postrider.lane l on p.key like 'order:%' and l.queue = p.queue and l.key = p.key
-          left join lateral (
-                select k.held_until, k.reason from postrider.key_limit k
-                 where p.key like 'limit:%' and k.queue = p.queue and k.key = any (array[substr(p.key, 7), ''])
-                   and k.held_until > clock_timestamp() order by k.held_until desc limit 1) c on true
     )
     select j.id::text, j.kind::text, j.queue, j.priority::text, j.owner::text,
            case when d.id is not null then postrider.end_name(d.state) when l.id is not null then 'running'
@@ -1647,7 +1685,7 @@ begin
                 when w.why = 'due' and not exists (select from postrider.worker k where j.kind = any (k.kinds)) then 'no_worker'
                 else w.why end,
            ((extract(epoch from w.at) * 1000000)::bigint)::text,
-           coalesce(w.behind::text, (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash)),
+           (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash),
            coalesce(d.attempt, l.attempt, w.attempt, 0)::text, j.max_attempts::text, j.args::text,
            ((extract(epoch from j.created_at) * 1000000)::bigint)::text,
            ((extract(epoch from coalesce(d.started_at, l.claimed_at)) * 1000000)::bigint)::text,
@@ -1661,8 +1699,7 @@ begin
                            'outcome', (array['completed', 'failed', 'lost', 'refused', 'cancelled'])[a.outcome],
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
-                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -1675,133 +1712,60 @@ end $$;
 
 
 --
--- Name: lane; Type: TABLE; Schema: postrider; Owner: -
+-- Name: done; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.lane (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    holder bigint,
-    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    low_parked bigint DEFAULT 0 NOT NULL,
-    low_ready bigint DEFAULT 0 NOT NULL,
-    stopped_at timestamp with time zone,
+CREATE TABLE postrider.done (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    started_at timestamp with time zone,
+    lease bigint,
+    state smallint NOT NULL,
+    ended_as smallint NOT NULL,
+    fault_side smallint,
+    attempt smallint NOT NULL,
     reason text,
-    stopped_by bigint,
-    window_at timestamp with time zone,
-    used integer DEFAULT 0 NOT NULL,
-    due_at timestamp with time zone,
-    CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
+    output json,
+    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
 )
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
+PARTITION BY RANGE (class, id);
 
 
 --
--- Name: judge_holder(postrider.lane); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.judge_holder(l postrider.lane) RETURNS void
-    LANGUAGE plpgsql
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    unique_hash bytea,
+    unique_mode smallint,
+    retry json,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: jobs_open(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    h record;
-    stop text;
-begin
-    -- where it is, in one look: between two it could move
-    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt,
-           d.id is null and (y.id is not null
-               or exists (select from postrider.lease x where j.id = any (x.open))
-               or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
-                             and r.share = coalesce(j.share, 0) and r.pos = j.id and r.id = j.id and r.flags & 2 <> 0)
-               or exists (select from postrider.ready r where r.id = j.id and r.pos <> r.id and r.flags & 2 <> 0)
-               or exists (select from postrider.parked p where p.id = j.id and p.flags & 2 <> 0)) as keeps
-      into h
-      from postrider.job j
-      left join postrider.done d on d.class = j.class and d.id = j.id
-      left join postrider.later y on y.id = j.id and y.why <> 0 and y.flags & 2 <> 0
-     where j.class = (l.holder & 3)::smallint and j.id = l.holder;
-    if h.keeps and (h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
-        if h.order_rule > 0 and h.attempt < h.order_rule then
-            return;
-        end if;
-        perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
-        if not found then
-            -- somebody moves it just now
-            perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
-            return;
-        end if;
-        if h.order_rule > 0 then
-            stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
-                select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
-                 order by a.lease desc limit 1), 'no reason given'));
-            with taken as (
-                delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
-            )
-            insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-            select t.queue, l.key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
-        else
-            update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
-        end if;
-    elsif h.keeps then
-        return;
-    elsif h.state = 3 and h.order_rule > 0 then
-        stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
-    end if;
-    update postrider.lane x
-       set holder = null, since = clock_timestamp(), stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
-           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then l.holder else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
-end $$;
-
-
---
--- Name: lanes(text, text, integer, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.lanes(queue text, after text, most integer, only_key text DEFAULT NULL::text, only_stopped boolean DEFAULT false) RETURNS TABLE(key text, depth text, head text, head_state text, since_us text, stopped_us text, reason text, held_us text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    return query
-    select l.key::text,
-           (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
-           j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
-           ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
-           ((extract(epoch from c.held_until) * 1000000)::bigint)::text
-      from (
-        select * from (
-            select x.* from postrider.lane x
-             where not lanes.only_stopped and lanes.only_key is null and x.queue = lanes.queue and x.key > lanes.after
-             order by x.key limit lanes.most) every
-        union all
-        select * from (
-            select x.* from postrider.lane x
-             where lanes.only_stopped and lanes.only_key is null and x.queue = lanes.queue and x.key > lanes.after and x.stopped_at is not null
-             order by x.key limit lanes.most) stopped
-        union all
-        select x.* from postrider.lane x where x.queue = lanes.queue and x.key = lanes.only_key) l
-      left join postrider.job j on j.class = (coalesce(l.holder, l.stopped_by) & 3)::smallint and j.id = coalesce(l.holder, l.stopped_by)
-      left join postrider.key_limit c on l.key like 'limit:%' and c.queue = l.queue and c.key = substr(l.key, 7)
-                                     and c.held_until > clock_timestamp()
-     order by l.key;
-end $$;
+    RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
 
 
 --
@@ -1832,51 +1796,6 @@ begin
         perform postrider.wake('postrider_job');
     end if;
     return handed_back;
-end $$;
-
-
---
--- Name: let_in(text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    room record;
-    l postrider.lane;
-    n int;
-    lowest bigint;
-begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
-    select * into room from postrider.room_of(lane_queue, lane_key);
-    with freed as (
-        delete from postrider.parked p where p.ctid = any (array(
-            select x.ctid from postrider.parked x
-             where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
-             order by x.pos limit least(room.free, 1000) for update skip locked))
-        returning p.*
-    ), again as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select f.queue, f.priority, f.share, f.pos, f.id, f.attempt, f.losses, f.flags, f.order_key from freed f returning 1
-    )
-    select count(*) into n from again;
-    select p.pos into lowest from postrider.parked p
-     where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
-    if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
-    else
-        update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked),
-               due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.queue = lane_queue and x.key = lane_key;
-    end if;
-    return n > 0;
 end $$;
 
 
@@ -1938,67 +1857,6 @@ end $$;
 
 
 --
--- Name: lock_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.lock_lanes(queue text, keys text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    rest text[] := keys;
-    got text[] := '{}';
-    now_got text[];
-begin
-    for n in 1..10 loop
-        select array_agg(l.key) into now_got from (
-            select x.key from unnest(rest) k (key)
-              join postrider.lane x on x.queue = lock_lanes.queue and x.key = k.key for update of x skip locked) l;
-        got := got || now_got;
-        rest := array(select r from unnest(rest) r where r <> all (got));
-        exit when rest = '{}';
-        now_got := postrider.make_lanes(lock_lanes.queue, rest);
-        got := got || now_got;
-        rest := array(select r from unnest(rest) r where r <> all (got));
-        exit when rest = '{}';
-        perform pg_sleep(0.002);
-    end loop;
-    return got;
-end $$;
-
-
---
--- Name: make_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.make_lanes(queue text, keys text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET lock_timeout TO '50ms'
-    AS $$
-#variable_conflict use_column
-declare
-    made text[];
-begin
-    with new as (
-        insert into postrider.lane (queue, key)
-        select make_lanes.queue, k from unnest(make_lanes.keys) k order by k
-            on conflict do nothing returning key
-    )
-    select array_agg(n.key) into made from new n;
-    return coalesce(made, '{}');
-exception when lock_not_available then
-    return '{}';
-end $$;
-
-
---
 -- Name: make_partitions(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2047,78 +1905,6 @@ begin
     values (w.queue, w.priority, w.share, (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46)
             | (nextval('postrider.job_number'::regclass) << 2), w.id, w.attempt, w.losses, w.flags, w.order_key);
     perform postrider.wake('postrider_job');
-end $$;
-
-
---
--- Name: ready; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.ready (
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
-
-
---
--- Name: next_turn(text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS postrider.ready
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    l postrider.lane;
-    head postrider.ready;
-    oldest bigint;
-    of_key text := substr(lane_key, 7);
-    before bigint;
-begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
-    if l.holder is not null or l.stopped_at is not null then
-        return null;
-    end if;
-    select p.pos into oldest from postrider.parked p
-     where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
-    if oldest is null then
-        return null;
-    end if;
-    perform from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest for update skip locked;
-    if not found then
-        -- somebody acts on it and may yet leave it: nobody goes before it
-        insert into postrider.lane_call (queue, key) values (lane_queue, lane_key);
-        return null;
-    end if;
-    before := least(
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
-            and r.id >= l.low_ready and r.id < oldest order by r.id limit 1),
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
-            and r.id < oldest order by r.id limit 1));
-    if before is not null then
-        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
-           and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
-                              and r.flags & 34 = 32 and r.pos <> r.id);
-    else
-        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
-        returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
-        update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
-         where x.queue = lane_queue and x.key = lane_key;
-    end if;
-    return head;
 end $$;
 
 
@@ -2181,27 +1967,6 @@ end $$;
 
 
 --
--- Name: order_rule(text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.order_rule(policy text) RETURNS smallint
-    LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-begin
-    if policy = 'block' then
-        return 0;
-    elsif policy = 'skip' then
-        return -1;
-    elsif policy ~ '^park:[1-9][0-9]{0,2}$' then
-        return substr(policy, 6)::smallint;
-    end if;
-    perform postrider.refuse('PR005', 'order_policy', format('%L is not a policy', left(policy, 80)),
-        'use block, skip, or park:3 to stop after 3 failures');
-end $_$;
-
-
---
 -- Name: part(uuid, bigint, bigint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2227,11 +1992,10 @@ begin
     i := array_position(l.ids, part.id);
     own := nextval('postrider.lease_id');
     insert into postrider.lease (id, worker, call, claimed_at, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                 order_keys, limit_keys, special, open)
+                                 order_keys, special, open)
     values (own, part.worker, part.call, l.claimed_at, l.queue, array[part.id], array[l.positions[i]], array[l.attempts[i]],
             array[l.losses[i]], array[l.flags[i]], array[l.priorities[i]], array[l.shares[i]],
-            case when l.order_keys is not null then array[l.order_keys[i]] end,
-            case when l.limit_keys is not null then array[l.limit_keys[i]] end, l.special, array[part.id]);
+            case when l.order_keys is not null then array[l.order_keys[i]] end, l.special, array[part.id]);
     if cardinality(l.open) = 1 then
         delete from postrider.lease x where x.id = part.lease;
     else
@@ -2274,6 +2038,26 @@ begin
     on conflict (name) do update set paused_at = case when paused then coalesce(q.paused_at, clock_timestamp()) end;
     if not paused then
         perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
+
+--
+-- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause_schedule(name text, paused boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.schedule e
+       set paused_at = case when paused then coalesce(e.paused_at, clock_timestamp()) end,
+           next_at = case when paused = (e.paused_at is not null) then e.next_at end,
+           counted_from = case when paused or e.paused_at is null then e.counted_from else clock_timestamp() end
+     where e.name = pause_schedule.name;
+    if not found then
+        perform postrider.refuse_schedule(name);
     end if;
 end $$;
 
@@ -2375,10 +2159,9 @@ begin
     ), forgotten as (
         delete from postrider.cancellation c where c.id = any (array(select v.id from judged v where v.cancelled))
     )
-    select count(*), array_agg(v.id) filter (where v.flags & 49 <> 0) into moved, special from judged v;
+    select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
     if special is not null then
         perform postrider.settle_unique(special);
-        perform postrider.settle_turns(special);
     end if;
     return moved;
 end $$;
@@ -2553,6 +2336,24 @@ CREATE FUNCTION postrider.refuse(code text, field text, message text, remedy tex
 begin
     raise exception using errcode = refuse.code, message = refuse.field || ': ' || refuse.message,
         column = refuse.field, hint = refuse.remedy;
+end $$;
+
+
+--
+-- Name: refuse_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_schedule(name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.refuse('PR004', 'schedule', format('%L was never declared', left(name, 80)), coalesce(
+        'did you mean ' || (select string_agg(n, ', ') from (
+            select quote_literal(e.name) as n from postrider.schedule e
+             where split_part(e.name, '.', 1) = split_part(refuse_schedule.name, '.', 1)
+             order by abs(length(e.name) - length(refuse_schedule.name)), e.name limit 3) near),
+        'declare it first'));
 end $$;
 
 
@@ -2738,8 +2539,6 @@ begin
     if w.id is null then
         return false;
     end if;
-    -- it stands behind again, and so gives up the turn that it may have
-    w.flags := w.flags & ~2;
     update postrider.job x set args = replace_waiting.args, run_at = replace_waiting.run_at where x.class = j.class and x.id = j.id;
     if run_at is null then
         perform postrider.make_ready(w);
@@ -2882,9 +2681,7 @@ begin
             on conflict do nothing;
             -- a new life: its age is counted from here
             update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
-            w := row (j.queue, j.priority, coalesce(j.share, 0), null, x, 0, 0,
-                      case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end
-                      | case when j.limit_key is not null then 96 when j.order_key is not null then 32 else 0 end,
+            w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
             if j.unique_mode in (1, 2, 5) then
@@ -2912,151 +2709,110 @@ end $$;
 
 
 --
--- Name: room_of(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: schedule; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) RETURNS record
+CREATE TABLE postrider.schedule (
+    name text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    cron text,
+    every_ms bigint,
+    zone text DEFAULT 'UTC'::text NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    args json DEFAULT '{}'::json NOT NULL,
+    queue text,
+    priority smallint,
+    max_attempts smallint,
+    missed text DEFAULT 'once'::text NOT NULL,
+    missed_most smallint,
+    overlap text DEFAULT 'skip'::text NOT NULL,
+    run_at_start boolean DEFAULT false NOT NULL,
+    standing boolean DEFAULT false NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    paused_at timestamp with time zone,
+    counted_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    next_at timestamp with time zone,
+    problem text,
+    due_at timestamp with time zone,
+    ran_at timestamp with time zone,
+    started_at timestamp with time zone,
+    last_jobs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    runs bigint DEFAULT 0 NOT NULL,
+    missed_runs bigint DEFAULT 0 NOT NULL,
+    overlapped_runs bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT a_period_is_a_second_to_ten_years CHECK (((every_ms >= 1000) AND (every_ms <= '316224000000'::bigint))),
+    CONSTRAINT a_schedule_has_a_cron_expression_or_a_period CHECK (((cron IS NULL) <> (every_ms IS NULL))),
+    CONSTRAINT all_says_how_many_at_most CHECK (((missed = 'all'::text) = (missed_most IS NOT NULL))),
+    CONSTRAINT missed_is_skip_once_or_all CHECK ((missed = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text]))),
+    CONSTRAINT missed_most_is_1_to_100 CHECK (((missed_most >= 1) AND (missed_most <= 100))),
+    CONSTRAINT overlap_is_skip_or_queue CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text])))
+);
+
+
+--
+-- Name: run_of_schedule(postrider.schedule, timestamp with time zone[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) RETURNS bigint[]
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    of_key text := substr(lane_key, 7);
-    own postrider.key_limit;
-    other postrider.key_limit;
-    l postrider.lane;
-    now timestamptz := clock_timestamp();
+    moment timestamptz;
+    made record;
+    jobs bigint[] := '{}';
 begin
-    select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
-    select * into other from postrider.key_limit x where x.queue = lane_queue and x.key = '';
-    if greatest(own.held_until, other.held_until) > now then
-        free := 0;
-        again := greatest(own.held_until, other.held_until);
-        return;
-    end if;
-    if own.most is null and own.starts is null then
-        own := other;
-    end if;
-    if own.most is not null then
-        free := greatest(0, own.most - (
-            select count(*) from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
-             where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
-    end if;
-    if own.starts is not null then
-        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
-        per_from := case when l.window_at + own.per > now then l.window_at else now end;
-        free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
-        again := per_from + own.per;
-    end if;
+    foreach moment in array moments loop
+        select e.id, e.fresh into made from postrider.enqueue(s.kind, s.args, queue => s.queue, priority => s.priority,
+            max_attempts => s.max_attempts, owner => s.owner) e;
+        if made.fresh and moment is not null then
+            update postrider.job j set run_at = moment where j.class = (made.id & 3)::smallint and j.id = made.id;
+        end if;
+        jobs := jobs || made.id;
+    end loop;
+    update postrider.schedule e
+       set last_jobs = (postrider.jobs_open(e.last_jobs) || jobs)[greatest(1, cardinality(postrider.jobs_open(e.last_jobs) || jobs) - 99):],
+           ran_at = clock_timestamp(), runs = e.runs + cardinality(jobs)
+     where e.name = s.name;
+    return jobs;
 end $$;
 
 
 --
--- Name: set_limit(text, text, integer, integer, interval); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: run_schedule(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.set_limit(queue text, key text, most integer DEFAULT NULL::integer, starts integer DEFAULT NULL::integer, per interval DEFAULT NULL::interval) RETURNS void
+CREATE FUNCTION postrider.run_schedule(name text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_variable
+declare
+    s postrider.schedule;
 begin
-    perform postrider.check_name('queue', queue, true);
-    perform postrider.check_keys(null, null, nullif(key, ''));
-    if most not between 0 and 1000000 then
-        perform postrider.refuse('PR005', 'most', format('%s is out of range', most), 'use 0 to 1000000');
-    elsif (starts is null) <> (per is null) then
-        perform postrider.refuse('PR005', 'starts', 'a rate is a number of starts and a period', 'give starts and per together');
-    elsif starts not between 1 and 1000000 or per not between interval '10 milliseconds' and interval '366 days' then
-        perform postrider.refuse('PR005', 'starts', 'it is not a rate', 'use 1 to 1000000 starts in 10 ms to a year');
+    select * into s from postrider.schedule e where e.name = run_schedule.name for no key update;
+    if not found then
+        perform postrider.refuse_schedule(name);
     end if;
-    insert into postrider.key_limit as l (queue, key, most, starts, per) values (queue, key, most, starts, per)
-        on conflict on constraint key_limit_pkey do update
-       set most = excluded.most, starts = excluded.starts, per = excluded.per, changed_at = clock_timestamp();
-    perform postrider.call_limits(queue, key);
+    return (postrider.run_of_schedule(s, array[null::timestamptz]))[1];
 end $$;
 
 
 --
--- Name: settle_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: schedule_due_in_ms(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.settle_lanes(queue text, keys text[]) RETURNS void
-    LANGUAGE plpgsql
+CREATE FUNCTION postrider.schedule_due_in_ms(names text[]) RETURNS bigint
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
     AS $$
-#variable_conflict use_column
-declare
-    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
-    k text;
-    l postrider.lane;
-    head postrider.ready;
-    moved boolean := false;
 begin
-    insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
-    foreach k in array got loop
-        if k like 'limit:%' then
-            moved := postrider.let_in(settle_lanes.queue, k) or moved;
-            continue;
-        end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
-        if l.holder is not null then
-            perform postrider.judge_holder(l);
-        end if;
-        head := postrider.next_turn(settle_lanes.queue, k);
-        if head.id is not null then
-            insert into postrider.ready select head.*;
-            moved := true;
-        else
-            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
-               and not exists (select from postrider.parked p
-                                where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
-        end if;
-    end loop;
-    if moved then
-        perform postrider.wake('postrider_job');
-    end if;
-end $$;
-
-
---
--- Name: settle_lanes_called(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.settle_lanes_called() RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    x record;
-begin
-    for x in
-        with taken as (
-            delete from postrider.lane_call c where c.ctid = any (array(
-                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key
-        )
-        select t.queue, array_agg(distinct t.key order by t.key) as keys from (
-            select * from taken
-            union all
-            select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
-         group by t.queue order by t.queue
-    loop
-        -- what was parked without the lock may lie below
-        update postrider.lane l set low_parked = 0, low_ready = 0 from unnest(x.keys) k (key)
-         where l.queue = x.queue and l.key = k.key and l.ctid = (
-            select m.ctid from postrider.lane m where m.queue = x.queue and m.key = k.key for update skip locked);
-        perform postrider.settle_lanes(x.queue, x.keys);
-    end loop;
+    return (select case when s.next_at is null then 0
+                        else greatest(0, ceil(extract(epoch from s.next_at - clock_timestamp()) * 1000))::bigint end
+              from postrider.schedule s
+             where s.paused_at is null and s.problem is null and (s.standing or s.name = any (schedule_due_in_ms.names))
+             order by s.next_at nulls first limit 1);
 end $$;
 
 
@@ -3094,35 +2850,6 @@ begin
         select t.id, min(t.reason) as reason from taken t group by t.id order by t.id
     loop
         perform postrider.cancel_within(array[x.id], x.reason, 1);
-    end loop;
-end $$;
-
-
---
--- Name: settle_turns(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.settle_turns(ids bigint[]) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    x record;
-begin
-    for x in
-        select j.queue, array_agg(distinct k.key order by k.key) as keys
-          from unnest(settle_turns.ids) i (id)
-          join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
-         cross join lateral (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key)
-         where k.key is not null group by j.queue order by j.queue
-    loop
-        perform postrider.settle_lanes(x.queue, x.keys);
     end loop;
 end $$;
 
@@ -3188,34 +2915,30 @@ end $$;
 
 
 --
--- Name: share_of(text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.share_of(owner text) RETURNS smallint
-    LANGUAGE sql IMMUTABLE
+CREATE FUNCTION postrider.start_schedules(names text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN ((hashtextextended(owner, (0)::bigint) & (63)::bigint))::smallint;
-
-
---
--- Name: done; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.done (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    finished_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    started_at timestamp with time zone,
-    lease bigint,
-    state smallint NOT NULL,
-    ended_as smallint NOT NULL,
-    fault_side smallint,
-    attempt smallint NOT NULL,
-    reason text,
-    output json,
-    CONSTRAINT a_completed_job_has_no_reason CHECK (((state <> 2) OR (reason IS NULL)))
-)
-PARTITION BY RANGE (class, id);
+    AS $$
+declare
+    s postrider.schedule;
+    started int := 0;
+begin
+    perform postrider.check_isolation();
+    for s in select * from postrider.schedule e
+              where e.name = any (names) and e.run_at_start and e.paused_at is null
+                and coalesce(e.started_at < clock_timestamp() - interval '1 minute', true)
+              order by e.name for no key update skip locked
+    loop
+        continue when s.overlap = 'skip' and cardinality(postrider.jobs_open(s.last_jobs)) > 0;
+        update postrider.schedule e set started_at = clock_timestamp() where e.name = s.name;
+        perform postrider.run_of_schedule(s, array[null::timestamptz]);
+        started := started + 1;
+    end loop;
+    return started;
+end $$;
 
 
 --
@@ -3257,8 +2980,7 @@ CREATE TABLE postrider.lease (
     shares smallint[] NOT NULL,
     order_keys text[],
     special boolean DEFAULT false NOT NULL,
-    open bigint[] NOT NULL,
-    limit_keys text[]
+    open bigint[] NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
 
@@ -3282,6 +3004,24 @@ CREATE TABLE postrider.parked (
 
 
 --
+-- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.ready (
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+
+
+--
 -- Name: state_of(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3291,7 +3031,7 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+    RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = 0) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
 
 
 --
@@ -3379,146 +3119,6 @@ end $$;
 
 
 --
--- Name: take_room(text, postrider.ready[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean) RETURNS record
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    limited text[];
-    got text[];
-    k text;
-    ids bigint[];
-    none bigint[] := '{}';
-    room record;
-    few int;
-begin
-    parked := false;
-    limited := array(
-        select 'limit:' || j.limit_key from unnest(going) g
-          join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
-    got := postrider.lock_lanes(take_room.queue, limited);
-    foreach k in array limited loop
-        ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id
-                      where j.limit_key = substr(k, 7) order by j.id);
-        if k <> all (got) then
-            none := none || ids;
-            insert into postrider.lane_call (queue, key) values (take_room.queue, k);
-            continue;
-        end if;
-        select * into room from postrider.room_of(take_room.queue, k);
-        few := least(room.free, cardinality(ids));
-        if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
-            update postrider.lane l
-               set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again
-             where l.queue = take_room.queue and l.key = k;
-        end if;
-        if few < cardinality(ids) then
-            none := none || ids[few + 1:];
-            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
-             where l.queue = take_room.queue and l.key = k;
-        end if;
-        -- nothing waits, nothing is counted: whoever comes next makes it again
-        if room.free is null then
-            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
-        end if;
-    end loop;
-    insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses, g.flags, g.order_key
-      from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
-    parked := found;
-    select array_agg(g) into may from unnest(going) g where g.id <> all (none);
-end $$;
-
-
---
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    picked postrider.ready[];
-    asking postrider.ready[];
-    going postrider.ready[];
-    got text[];
-    k record;
-    head postrider.ready;
-    lowest bigint;
-begin
-    with taken as (
-        delete from postrider.ready r
-         where r.ctid = any (array(
-            select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
-             cross join lateral (
-                select y.ctid as place from postrider.ready y
-                 where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                 order by y.pos limit take_turns.most for update skip locked) x
-             where not exists (select from postrider.queue q where q.name = take_turns.queue and q.paused_at is not null)
-             limit take_turns.most))
-        returning r.*
-    )
-    select array_agg(row (t.*)::postrider.ready) into picked from taken t;
-    select array_agg(u) filter (where u.flags & 32 = 0),
-           array_agg(u) filter (where u.flags & 32 <> 0 and (u.flags & 2 <> 0 or u.order_key is null)),
-           array_agg(u) filter (where u.flags & 34 = 32 and u.order_key is not null)
-      into turns, going, asking from unnest(picked) u;
-    moved := asking is not null;
-    if moved then
-        got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
-        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses, a.flags, a.order_key
-          from unnest(asking) a;
-        insert into postrider.lane_call (queue, key)
-        select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
-        for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
-             where 'order:' || a.order_key = any (got) group by 1 order by 1
-        loop
-            lowest := k.lowest;
-            if k.n > 1 then
-                -- many of one key: the rest of them may not be in the way of others either
-                lowest := least(lowest, postrider.clear_ready(take_turns.queue, k.key, (
-                    select l.low_ready from postrider.lane l where l.queue = take_turns.queue and l.key = k.key)));
-            end if;
-            update postrider.lane l set low_parked = lowest where l.queue = take_turns.queue and l.key = k.key and l.low_parked > lowest;
-            head := postrider.next_turn(take_turns.queue, k.key);
-            if head.id is not null then
-                going := going || head;
-            end if;
-        end loop;
-    end if;
-    turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
-    going := array(select g from unnest(going) g where g.flags & 64 <> 0);
-    if going <> '{}' then
-        select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
-    end if;
-end $$;
-
-
---
 -- Name: take_unique(bytea, smallint, bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3572,7 +3172,7 @@ declare
 begin
     delete from postrider.ready r where r.ctid = any (array(
         select x.ctid from postrider.ready x
-         where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id and x.id = j.id
+         where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id
            and x.attempt <= tried_most for update skip locked))
     returning r.queue, r.priority, r.share, r.pos, r.id, r.attempt, r.losses, r.flags, r.order_key, null::smallint into w;
     if w.id is null then
@@ -3587,10 +3187,6 @@ begin
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x where x.id = j.id and x.attempt <= tried_most for update skip locked))
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, p.flags, p.order_key, null::smallint into w;
-    end if;
-    if w.flags & 32 <> 0 then
-        -- others may have waited for it
-        perform postrider.call_lanes(j);
     end if;
     return w;
 end $$;
@@ -3657,9 +3253,10 @@ begin
     if not found then
         -- a first beat, or a worker that was taken for dead: what it held is told as lost below; sent again when its reply was lost,
         -- it may meet itself
-        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds)
+        insert into postrider.worker as w (id, app, version, host, pid, queues, kinds, schedules)
         values (me, coalesce(report ->> 'app', ''), coalesce(report ->> 'version', ''), coalesce(report ->> 'host', ''),
-                coalesce((report ->> 'pid')::int, 0), queues, kinds)
+                coalesce((report ->> 'pid')::int, 0), queues, kinds,
+                array(select json_array_elements_text(coalesce(report -> 'schedules', '[]'))))
         on conflict (id) do update set beat = w.beat + 1, beat_at = clock_timestamp();
     end if;
 
@@ -3683,9 +3280,6 @@ begin
     if exists (select from postrider.unsettled) or exists (select from postrider.cancellation) then
         perform postrider.settle_left_over();
     end if;
-    if exists (select from postrider.lane_call) or exists (select from postrider.lane l where l.due_at <= clock_timestamp()) then
-        perform postrider.settle_lanes_called();
-    end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
     end if;
@@ -3706,10 +3300,10 @@ begin
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
-        'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
-                        from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
-                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
-                       where d.at is not null));
+        'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
+                        from postrider.later y order by y.run_at limit 1),
+        'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
+            array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
 
 
@@ -4036,34 +3630,6 @@ CREATE SEQUENCE postrider.job_number
 
 
 --
--- Name: key_limit; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.key_limit (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    most integer,
-    starts integer,
-    per interval,
-    held_until timestamp with time zone,
-    reason text,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT a_rate_has_starts_and_a_period CHECK ((((starts IS NULL) = (per IS NULL)) AND (starts > 0) AND (per > '00:00:00'::interval))),
-    CONSTRAINT most_is_not_negative CHECK ((most >= 0))
-);
-
-
---
--- Name: lane_call; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.lane_call (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C"
-);
-
-
---
 -- Name: lease_id; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
@@ -4149,9 +3715,7 @@ CREATE TABLE postrider.route (
     priority smallint NOT NULL,
     max_attempts smallint NOT NULL,
     class smallint NOT NULL,
-    delay_ms bigint NOT NULL,
-    limit_key text,
-    fair boolean DEFAULT false NOT NULL
+    delay_ms bigint NOT NULL
 );
 
 
@@ -4236,7 +3800,8 @@ CREATE TABLE postrider.worker (
     kinds text[] NOT NULL,
     started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     beat bigint DEFAULT 1 NOT NULL,
-    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    schedules text[] DEFAULT '{}'::text[] NOT NULL
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
 
@@ -4346,27 +3911,11 @@ ALTER TABLE ONLY postrider.job
 
 
 --
--- Name: key_limit key_limit_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.key_limit
-    ADD CONSTRAINT key_limit_pkey PRIMARY KEY (queue, key);
-
-
---
 -- Name: kind kind_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.kind
     ADD CONSTRAINT kind_pkey PRIMARY KEY (name);
-
-
---
--- Name: lane lane_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.lane
-    ADD CONSTRAINT lane_pkey PRIMARY KEY (queue, key);
 
 
 --
@@ -4450,6 +3999,14 @@ ALTER TABLE ONLY postrider.route
 
 
 --
+-- Name: schedule schedule_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
+
+
+--
 -- Name: subscription subscription_name_key; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -4517,38 +4074,10 @@ CREATE INDEX idempotency_expired ON postrider.idempotency USING btree (until);
 
 
 --
--- Name: lane_call_key; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX lane_call_key ON postrider.lane_call USING btree (queue, key);
-
-
---
--- Name: lane_due; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NOT NULL);
-
-
---
--- Name: lane_stopped; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX lane_stopped ON postrider.lane USING btree (queue, key) WHERE (stopped_at IS NOT NULL);
-
-
---
 -- Name: later_moved; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX later_moved ON postrider.later USING btree (id) WHERE (why <> 0);
-
-
---
--- Name: lease_limited; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX lease_limited ON postrider.lease USING btree (queue) WHERE (limit_keys IS NOT NULL);
 
 
 --
@@ -4573,13 +4102,6 @@ CREATE INDEX parked_job ON postrider.parked USING btree (id);
 
 
 --
--- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
-
-
---
 -- Name: ready_moved; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -4594,24 +4116,17 @@ CREATE INDEX ready_strict ON postrider.ready USING btree (queue) WHERE (((flags)
 
 
 --
--- Name: ready_turn; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX ready_turn ON postrider.ready USING btree (queue, order_key, id) WHERE ((((flags)::integer & 34) = 32) AND (pos = id));
-
-
---
--- Name: ready_turn_moved; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, id) WHERE ((((flags)::integer & 34) = 32) AND (pos <> id));
-
-
---
 -- Name: route_of_subscription; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX route_of_subscription ON postrider.route USING btree (subscription);
+
+
+--
+-- Name: schedule_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX schedule_due ON postrider.schedule USING btree (next_at NULLS FIRST) WHERE ((paused_at IS NULL) AND (problem IS NULL));
 
 
 --
@@ -4660,18 +4175,19 @@ ALTER TABLE ONLY postrider.route
 
 
 --
+-- Name: schedule schedule_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.schedule
+    ADD CONSTRAINT schedule_kind_fkey FOREIGN KEY (kind) REFERENCES postrider.kind(name);
+
+
+--
 -- Name: subscription subscription_kind_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.subscription
     ADD CONSTRAINT subscription_kind_fkey FOREIGN KEY (kind) REFERENCES postrider.kind(name);
-
-
---
--- Name: FUNCTION act_on_lane(queue text, order_key text, act text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.act_on_lane(queue text, order_key text, act text) FROM PUBLIC;
 
 
 --
@@ -4682,24 +4198,10 @@ REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION after_special(ids bigint[], alike boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION after_special(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[], alike boolean) FROM PUBLIC;
-
-
---
--- Name: FUNCTION call_lanes(j postrider.job); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.call_lanes(j postrider.job) FROM PUBLIC;
-
-
---
--- Name: FUNCTION call_limits(queue text, key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.call_limits(queue text, key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[]) FROM PUBLIC;
 
 
 --
@@ -4721,6 +4223,20 @@ REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks 
 --
 
 REVOKE ALL ON FUNCTION postrider.check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron(cron text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron(cron text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) FROM PUBLIC;
 
 
 --
@@ -4752,13 +4268,6 @@ REVOKE ALL ON FUNCTION postrider.check_json(field text, data json) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION check_keys(order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.check_keys(order_key text, order_policy text, limit_key text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION check_name(field text, name text, reserved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4784,13 +4293,6 @@ REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION clear_ready(queue text, key text, low bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.clear_ready(queue text, key text, low bigint) FROM PUBLIC;
 
 
 --
@@ -4822,10 +4324,24 @@ REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION declare_schedules(declarations json, app text, generation bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION delete(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_schedule(name text) FROM PUBLIC;
 
 
 --
@@ -4843,17 +4359,17 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
 
 
 --
@@ -4906,6 +4422,13 @@ REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint
 
 
 --
+-- Name: FUNCTION fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION first_of_key(owner text, key text, new_id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4913,17 +4436,17 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
+-- Name: FUNCTION give_up_schedule(name text, seen timestamp with time zone, problem text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION has_partition(unit text, id bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION hold(queue text, key text, until timestamp with time zone, reason text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.hold(queue text, key text, until timestamp with time zone, reason text) FROM PUBLIC;
 
 
 --
@@ -4948,17 +4471,10 @@ REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM 
 
 
 --
--- Name: FUNCTION judge_holder(l postrider.lane); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION jobs_open(jobs bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.judge_holder(l postrider.lane) FROM PUBLIC;
-
-
---
--- Name: FUNCTION lanes(queue text, after text, most integer, only_key text, only_stopped boolean); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.lanes(queue text, after text, most integer, only_key text, only_stopped boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
 
 
 --
@@ -4966,13 +4482,6 @@ REVOKE ALL ON FUNCTION postrider.lanes(queue text, after text, most integer, onl
 --
 
 REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
-
-
---
--- Name: FUNCTION let_in(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text) FROM PUBLIC;
 
 
 --
@@ -4990,20 +4499,6 @@ REVOKE ALL ON FUNCTION postrider.lock_declarations() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION lock_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION make_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.make_lanes(queue text, keys text[]) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION make_partitions(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5018,13 +4513,6 @@ REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION next_turn(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.next_turn(lane_queue text, lane_key text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5036,13 +4524,6 @@ REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FR
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
-
-
---
--- Name: FUNCTION order_rule(policy text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.order_rule(policy text) FROM PUBLIC;
 
 
 --
@@ -5064,6 +4545,13 @@ REVOKE ALL ON FUNCTION postrider.pattern_regex(pattern text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM PUBLIC;
 
 
 --
@@ -5116,6 +4604,13 @@ REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, rem
 
 
 --
+-- Name: FUNCTION refuse_schedule(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_schedule(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION refuse_type(type text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5158,31 +4653,24 @@ REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION run_of_schedule(s postrider.schedule, moments timestamp with time zone[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) FROM PUBLIC;
-
-
---
--- Name: FUNCTION set_limit(queue text, key text, most integer, starts integer, per interval); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, starts integer, per interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.run_of_schedule(s postrider.schedule, moments timestamp with time zone[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION settle_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION run_schedule(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.run_schedule(name text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION settle_lanes_called(); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION schedule_due_in_ms(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.settle_lanes_called() FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
 
 
 --
@@ -5193,13 +4681,6 @@ REVOKE ALL ON FUNCTION postrider.settle_left_over() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION settle_turns(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.settle_turns(ids bigint[]) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION settle_unique(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -5207,10 +4688,10 @@ REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION share_of(owner text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.share_of(owner text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 
 
 --
@@ -5239,20 +4720,6 @@ REVOKE ALL ON FUNCTION postrider.take_for_ever(j postrider.job) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.take_later(j postrider.job, tried_most integer) FROM PUBLIC;
-
-
---
--- Name: FUNCTION take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean) FROM PUBLIC;
-
-
---
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --

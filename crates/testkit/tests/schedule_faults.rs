@@ -92,6 +92,35 @@ async fn d1_processes_that_are_killed_all_the_time_run_each_due_time_once() {
     assert_eq!(number(pool, counted).await, runs);
 }
 
+/// Two that have seen the same due time, one after the other.
+async fn taken_twice(pool: &PgPool) -> [String; 2] {
+    sql(pool, "update postrider.schedule set next_at = '2026-01-01T00:00:00Z'").await;
+    let take = "select postrider.fire_schedule('s.a', '2026-01-01T00:00:00Z', '2099-01-01T00:00:00Z', array['2026-01-01T00:00:00Z'::timestamptz],
+        '2026-01-01T00:00:00Z', 0)";
+    let first = sqlx::query_scalar(take).fetch_one(pool).await.unwrap();
+    [first, sqlx::query_scalar(take).fetch_one(pool).await.unwrap()]
+}
+
+#[tokio::test]
+async fn d1_who_comes_second_to_a_due_time_finds_nothing_to_do() {
+    let db = TestDb::fresh().await;
+    let pool = db.pool();
+    let declared = r#"select postrider.declare('{"kinds": [{"name": "t.tick"}], "schedules": [{"name": "s.a", "kind": "t.tick",
+        "every_ms": 1000, "overlap": "queue"}]}')"#;
+    sql(pool, declared).await;
+    assert_eq!(taken_twice(pool).await, ["fired", "gone"]);
+    assert_eq!(number(pool, JOBS).await, 1);
+    // and without the look at what was seen both would have fired
+    let text: String = sqlx::query_scalar("select pg_get_functiondef('postrider.fire_schedule'::regproc)")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    let broken = text.replace("and e.next_at is not distinct from fire_schedule.seen", "");
+    assert_ne!(broken, text);
+    sql(pool, &broken).await;
+    assert_eq!(taken_twice(pool).await, ["fired", "fired"]);
+}
+
 /// A process is killed at this point of its firing, another one is there.
 async fn killed_at(at: At, ran: i64) {
     let db = TestDb::fresh().await;

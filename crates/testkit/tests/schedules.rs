@@ -64,7 +64,12 @@ async fn view(pool: &PgPool, name: &str) -> ScheduleView {
 }
 
 /// A schedule as soon as it is like this.
-async fn view_when(pool: &PgPool, name: &str, what: &str, fits: impl Fn(&ScheduleView) -> bool + Send) -> ScheduleView {
+async fn view_when(
+    pool: &PgPool,
+    name: &str,
+    what: &str,
+    fits: impl Fn(&ScheduleView) -> bool + Send + Sync,
+) -> ScheduleView {
     until(&format!("{name}: {what}"), SOON, async || Some(view(pool, name).await).filter(|view| fits(view))).await
 }
 
