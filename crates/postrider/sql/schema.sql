@@ -9,6 +9,20 @@ CREATE SCHEMA postrider;
 
 
 --
+-- Name: alert; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.alert AS (
+	name text,
+	severity text,
+	subject text,
+	since timestamp with time zone,
+	says text,
+	remedy text
+);
+
+
+--
 -- Name: claimed; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -36,7 +50,9 @@ CREATE TYPE postrider.claimed AS (
 	data json,
 	claimed_at timestamp with time zone,
 	due_at timestamp with time zone,
-	retry json
+	retry json,
+	order_key text,
+	limit_key text
 );
 
 
@@ -71,6 +87,48 @@ CREATE TYPE postrider.waiting AS (
 	order_key text,
 	why smallint
 );
+
+
+--
+-- Name: act_on_lane(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.act_on_lane(queue text, order_key text, act text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    of_key text := 'order:' || order_key;
+    l postrider.lane;
+    head bigint;
+begin
+    perform postrider.check_isolation();
+    if act is null or act not in ('release', 'retry', 'skip') then
+        perform postrider.refuse('PR005', 'act', format('%L is not an act', left(act, 80)), 'use release, retry or skip');
+    elsif not exists (select from postrider.lane x where x.queue = act_on_lane.queue and x.key = of_key) then
+        return 'unknown';
+    elsif postrider.lock_lanes(queue, array[of_key]) = '{}' then
+        return 'busy';
+    end if;
+    select * into l from postrider.lane x where x.queue = act_on_lane.queue and x.key = of_key;
+    head := coalesce(l.holder, l.stopped_by);
+    if head is null or act = 'release' and l.stopped_at is null then
+        return 'unknown';
+    elsif act <> 'release' and exists (select from postrider.lease x where head = any (x.open)) then
+        return 'running';
+    elsif act = 'retry' then
+        perform postrider.retry(array[head]);
+    elsif act = 'skip' then
+        perform postrider.cancel_within(array[head], 'skipped', 1);
+    end if;
+    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0
+     where x.queue = act_on_lane.queue and x.key = of_key;
+    perform postrider.settle_lanes(queue, array[of_key]);
+    return 'done';
+end $$;
 
 
 --
@@ -121,10 +179,10 @@ end $$;
 
 
 --
--- Name: after_special(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: after_special(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
+CREATE FUNCTION postrider.after_special(ids bigint[], alike boolean) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -134,7 +192,10 @@ CREATE FUNCTION postrider.after_special(ids bigint[]) RETURNS void
     SET enable_mergejoin TO 'off'
     AS $$
 begin
-    perform postrider.settle_unique(ids);
+    if alike then
+        perform postrider.settle_unique(ids);
+    end if;
+    perform postrider.settle_turns(ids);
     delete from postrider.attempt a using (
         -- what somebody else is removing is left to him
         select x.class, x.id, x.lease from unnest(after_special.ids) i (id)
@@ -143,6 +204,222 @@ begin
             select max(m.attempt) from postrider.attempt m where m.class = x.class and m.id = x.id) - 10
            for update of x skip locked) o
      where a.class = o.class and a.id = o.id and a.lease = o.lease;
+end $$;
+
+
+--
+-- Name: alerts(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+begin
+    if current_setting('transaction_read_only') = 'off' then
+        perform postrider.group_failures(10000);
+    end if;
+    return query
+    select a.* from (
+        select x.* from postrider.alerts_of_jobs() x
+        union all
+        select x.* from postrider.alerts_of_keeping() x
+        union all
+        select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
+     order by a.severity, a.name, a.subject;
+end $$;
+
+
+--
+-- Name: alerts_of_jobs(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_jobs() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+begin
+    return query
+    select 'oldest_due', case when min(h.due_at) < now - interval '1 hour' then 'critical' else 'warning' end, 'queue ' || h.queue,
+           min(h.due_at), format('a job of queue %s has been due since %s and was not claimed', h.queue, postrider.said(min(h.due_at))),
+           'ask postrider.explain(id) of job ' || (array_agg(h.id order by h.due_at))[1] || '; start more workers, or give the queue more slots'
+      from postrider.heads() h
+     where not exists (select from postrider.queue q where q.name = h.queue and q.paused_at is not null)
+     group by h.queue having min(h.due_at) < now - interval '5 minutes';
+    return query
+    select 'backlog', 'warning', 'queue ' || q.queue, null::timestamptz, format('10000 or more jobs of queue %s are due', q.queue),
+           'start more workers, or give the queue more slots'
+      from (select distinct h.queue from postrider.heads() h) q
+     where (select count(*) from (select from postrider.ready r where r.queue = q.queue limit 10000) r) >= 10000;
+    return query
+    select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
+           format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
+           'look at their last attempts; cancel what kills its worker'
+      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
+    return query
+    select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
+           format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
+           'start a worker with a handler for this kind, or cancel its jobs'
+      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
+    return query
+    select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
+           format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
+           'see postrider.failures(); retry them when the cause is gone'
+      from postrider.discarded d where d.at > now - interval '70 minutes' group by d.kind;
+end $$;
+
+
+--
+-- Name: alerts_of_keeping(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_keeping() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+begin
+    return query
+    select 'pinned', 'warning', case p.class when 0 then 'events' else (array['short', 'standard', 'long'])[p.class] || ' jobs' end
+               || ' of epoch ' || p.first, p.since,
+           format('a partition that is old enough cannot be dropped: it is pinned by %s%s', p.by,
+               case when p.kind is not null then format(', most of kind %s; %s were seen', p.kind, p.n) else '' end),
+           'end or cancel them, or wait: it goes with the last of them'
+      from postrider.pinned p where p.since < now - interval '1 hour';
+    return query
+    select 'duty_fails', case when d.failing_since < now - interval '1 day' then 'critical' else 'warning' end, d.name, d.failing_since,
+           format('the duty %s fails: %s', d.name, d.error), 'the error says why'
+      from postrider.duty d where d.failing_since is not null;
+    return query
+    select 'housekeeping', 'warning', 'housekeeping', max(d.done_at), 'no process has kept house for an hour',
+           'start one process with housekeeping switched on'
+      from postrider.duty d where d.name = 'usual' having max(d.done_at) < now - interval '1 hour';
+    return query
+    select 'epoch', 'critical', e.unit, e.started_at, format('the epoch of %ss is older than it should be: its partition grows', e.unit),
+           'see the duty usual in postrider.duty'
+      from postrider.epoch e
+     where e.epoch = pg_sequence_last_value(case e.unit when 'event' then 'postrider.event_epoch' else 'postrider.job_epoch' end::regclass)
+       and e.started_at < now - case e.unit when 'event' then interval '14 days' else interval '2 days' end;
+    return query
+    select 'relay', 'warning', 'relay', min(v.recorded_at), format('events wait for the relay since %s', postrider.said(min(v.recorded_at))),
+           'start a process with the relay switched on, or look at its log'
+      from (select * from postrider.cut order by no desc limit 1) c
+     cross join lateral (select x.recorded_at, x.xid from postrider.event x where x.xid >= pg_snapshot_xmax(c.hi) order by x.xid, x.seq limit 1) v
+    having min(v.recorded_at) < now - interval '1 minute';
+    return query
+    select 'clock', 'critical', 'clock of the server', null::timestamptz, format('the clock of the server went back: something happened at %s',
+           postrider.said(max(t.at))), 'set the clock right; jobs that are due may come late until then'
+      from (select c.at from (select * from postrider.cut order by no desc limit 1) c union all select w.beat_at from postrider.worker w) t
+    having max(t.at) > now + interval '2 seconds';
+    return query
+    select 'silent_worker', 'warning', w.id::text, w.beat_at, format('worker %s (%s on %s) is silent, and nobody has put back what it ran', w.id, w.app, w.host),
+           'another worker puts its jobs back: start one'
+      from postrider.worker w where w.beat_at < now - interval '2 minutes';
+end $$;
+
+
+--
+-- Name: alerts_of_server(interval); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_server(long interval) RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+    used float8 := pg_notification_queue_usage();
+begin
+    if used >= 0.25 then
+        return query select 'notify_queue', case when used >= 0.5 then 'critical' else 'warning' end, 'server', null::timestamptz,
+            format('the notification queue of the server is %s %% full', round(used * 100)),
+            'a session that listens stands still in a transaction: end it';
+    end if;
+    return query
+    select 'long_transaction', case when s.xact_start < now - interval '1 hour' then 'critical' else 'warning' end,
+           format('process %s', s.pid), s.xact_start, format('a transaction is open since %s (%s, %s): nothing that was removed since can be '
+           'cleared away', postrider.said(s.xact_start), coalesce(nullif(s.application_name, ''), 'no name'), s.state), 'end it'
+      from pg_stat_activity s
+     where s.datname = current_database() and (s.backend_xmin is not null or s.backend_xid is not null)
+       and s.backend_type = 'client backend' and s.xact_start < now - alerts_of_server.long and s.pid <> pg_backend_pid();
+    return query
+    select 'prepared_transaction', 'critical', x.gid, x.prepared, format('a prepared transaction waits since %s', postrider.said(x.prepared)),
+           'commit it or roll it back'
+      from pg_prepared_xacts x where x.database = current_database() and x.prepared < now - alerts_of_server.long;
+    return query
+    select 'replication_slot', 'warning', s.slot_name::text, null::timestamptz, format('replication slot %s is not in use and holds %s transactions back',
+           s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin))), 'drop the slot if nothing will come back for it'
+      from pg_replication_slots s where not s.active and (s.xmin is not null or s.catalog_xmin is not null);
+end $$;
+
+
+SET default_tablespace = '';
+
+--
+-- Name: job; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.job (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone,
+    order_key text,
+    limit_key text,
+    order_rule smallint,
+    share smallint,
+    unique_hash bytea,
+    unique_mode smallint,
+    retry json,
+    subscription bigint,
+    event_seq bigint,
+    args json DEFAULT '{}'::json NOT NULL
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: call_lanes(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.call_lanes(j postrider.job) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.lane_call (queue, key)
+    select j.queue, k.key from (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key) where k.key is not null;
+end $$;
+
+
+--
+-- Name: call_limits(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.call_limits(queue text, key text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.lane_call (queue, key)
+    select l.queue, l.key from postrider.lane l
+     where l.queue = call_limits.queue and l.key like 'limit:%' and (call_limits.key = '' or l.key = 'limit:' || call_limits.key);
 end $$;
 
 
@@ -193,7 +470,7 @@ begin
         foreach x in array rest loop
             select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
             if not found then
-                return query select x, 'unknown', null::text;
+                return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             elsif exists (select from postrider.done d where d.class = j.class and d.id = x) then
                 return query select x, 'already', postrider.end_name(d.state) from postrider.done d where d.class = j.class and d.id = x;
             else
@@ -486,6 +763,28 @@ end $$;
 
 
 --
+-- Name: check_keys(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_keys(order_key text, order_policy text, limit_key text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if octet_length(order_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'order_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
+    elsif octet_length(limit_key) not between 1 and 200 then
+        perform postrider.refuse('PR005', 'limit_key', 'a key is 1 to 200 bytes', 'use a shorter key, or a hash');
+    elsif order_policy is not null then
+        if order_key is null then
+            perform postrider.refuse('PR005', 'order_policy', 'a policy belongs to an order key', 'give order_key as well');
+        end if;
+        perform postrider.order_rule(order_policy);
+    end if;
+end $$;
+
+
+--
 -- Name: check_name(text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -562,9 +861,19 @@ CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text
     SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    turns postrider.ready[];
+    moved boolean := false;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
+    end if;
+    if exists (select from postrider.ready r
+                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
+    then
+        select t.turns, t.moved into turns, moved
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions) t;
+        claim.most := 0;
     end if;
     return query
     with picked as (
@@ -576,15 +885,15 @@ begin
                 select y.ctid as place from postrider.ready y
                  where y.queue = claim.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
                    -- what a producer holds is passed by: it may not keep the slots from what waits behind it
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id)) and y.flags & 32 = 0
                  order by y.pos limit claim.most for update skip locked) x
              where not exists (select from postrider.queue q where q.name = claim.queue and q.paused_at is not null)
              limit claim.most))
         returning r.*
     ), found as materialized (
         select p.*, coalesce(j.kind, '?') as kind, j.max_attempts, j.owner, j.created_at, j.args, j.subscription, j.event_seq,
-               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at
-          from picked p
+               j.retry, j.unique_hash, coalesce(j.run_at, j.created_at) as due_at, j.limit_key
+          from (select * from picked union all select * from unnest(turns)) p
           left join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
     ), gate as materialized (
         -- the row as its last holder left it
@@ -602,6 +911,7 @@ begin
         select f.id, (f.attempt + 1)::smallint as attempt, f.losses, f.flags, f.priority, f.share, f.pos, f.order_key,
                case when f.flags & 12 <> 0 then f.pos else 0 end as batch,
                f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
+               f.limit_key,
                case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
                     when f.flags & 16 = 0 then 'mine'
                     when t.goes then 'mine'
@@ -619,6 +929,10 @@ begin
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
         select claim.queue, k.priority, k.share, k.pos, k.id, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
           from known k where k.verdict = 'held'
+    ), called as (
+        -- it had been let in and does not run: another one may
+        insert into postrider.lane_call (queue, key)
+        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'
@@ -628,25 +942,60 @@ begin
           from (select distinct k.batch from known k where k.verdict = 'mine') b
     ), granted as (
         insert into postrider.lease (id, worker, call, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                     order_keys, special, open)
+                                     order_keys, limit_keys, special, open)
         select b.lease, claim.worker, claim.call, claim.queue, array_agg(k.id), array_agg(k.pos), array_agg(k.attempt),
                array_agg(k.losses), array_agg(k.flags), array_agg(k.priority), array_agg(k.share),
-               case when count(k.order_key) > 0 then array_agg(k.order_key) end, bool_or(k.flags & 17 <> 0 or k.attempt > 20),
+               case when count(k.order_key) > 0 then array_agg(k.order_key) end,
+               case when count(k.limit_key) > 0 then array_agg(k.limit_key) end, bool_or(k.flags & 49 <> 0 or k.attempt > 20),
                array_agg(k.id)
           from batches b join known k on k.batch = b.batch and k.verdict = 'mine'
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
            k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
-           k.due_at, k.retry
+           k.due_at, k.retry, k.order_key, k.limit_key
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null, null, null, null
-     where exists (select from parked) and not exists (select from batches);
+           null, null, null, null, null, null, null
+     where (moved or exists (select from parked)) and not exists (select from batches);
+end $$;
+
+
+--
+-- Name: clear_ready(text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.clear_ready(queue text, key text, low bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    lowest bigint;
+begin
+    with cleared as (
+        delete from postrider.ready r where r.ctid = any (array(
+            select x.ctid from postrider.ready x
+             where x.queue = clear_ready.queue and x.order_key = substr(clear_ready.key, 7) and x.flags & 34 = 32 and x.pos = x.id
+               and x.id >= clear_ready.low
+             order by x.id limit 1000 for update skip locked))
+        returning r.*
+    ), waiting as (
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses, c.flags, c.order_key from cleared c
+        returning id
+    )
+    select min(w.id) into lowest from waiting w;
+    return lowest;
 end $$;
 
 
@@ -661,8 +1010,8 @@ CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) R
 begin
     delete from postrider.route r
      where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair
       from postrider.subscription s
       join postrider.kind k on k.name = s.kind
       join postrider.event_type t
@@ -672,7 +1021,59 @@ begin
 end $$;
 
 
-SET default_tablespace = '';
+--
+-- Name: count_jobs(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.count_jobs(most integer) RETURNS TABLE(kind text, queue text, state text, n bigint, more boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive queues as (
+        (select r.queue from postrider.ready r order by r.queue limit 1)
+        union all
+        select (select r.queue from postrider.ready r where r.queue > q.queue order by r.queue limit 1) from queues q where q.queue is not null
+    ), seen as materialized (
+        select r.id, r.attempt, 'ready' || q.queue as place
+          from queues q cross join lateral (
+            select x.id, x.attempt from postrider.ready x where x.queue = q.queue order by x.priority, x.share, x.pos limit most) r
+         where q.queue is not null
+        union all
+        (select y.id, y.attempt, 'later' from postrider.later y order by y.run_at, y.id limit most)
+        union all
+        (select p.id, p.attempt, 'parked' from postrider.parked p order by p.queue, p.key, p.pos limit most)
+    ), runs as materialized (
+        select o.id from postrider.lease l cross join lateral unnest(l.open) o (id) limit most
+    ), ended as materialized (
+        select d.id, d.state, d.class
+          from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+         cross join lateral (
+            select x.id, x.state, x.class from postrider.done x where x.class = c.class order by x.id desc limit most) d
+    ), told as (
+        select s.id, case when s.attempt > 0 then 'retryable' else 'pending' end as state, count(*) over (partition by s.place) >= most as more
+          from seen s
+        union all
+        select r.id, 'running', count(*) over () >= most from runs r
+        union all
+        select e.id, postrider.end_name(e.state), count(*) over (partition by e.class) >= most from ended e
+    )
+    select j.kind, j.queue, t.state, count(*), bool_or(t.more)
+      from told t join postrider.job j on j.class = (t.id & 3)::smallint and j.id = t.id
+     group by 1, 2, 3
+    union all
+    -- a kind is there before anything of it is
+    select k.name, k.queue, 'pending', 0, false from postrider.kind k;
+end $$;
+
 
 SET default_table_access_method = heap;
 
@@ -783,7 +1184,9 @@ begin
                     coalesce(j -> 'retry', '{}') as retry,
                     array_position(array['short', 'standard', 'long'], coalesce(j ->> 'class', 'standard'))::smallint as class,
                     j ->> 'unique_mode' as unique_mode, (j ->> 'unique_for_ms')::bigint as unique_for_ms,
-                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms
+                    coalesce((j ->> 'max_age_ms')::bigint, 604800000) as max_age_ms,
+                    coalesce(j ->> 'order_policy', 'block') as order_policy, coalesce((j ->> 'fair')::boolean, false) as fair,
+                    case when json_typeof(j -> 'limit') = 'object' then j -> 'limit' end as cap
                from json_array_elements(coalesce(declarations -> 'kinds', '[]')) j
     loop
         perform postrider.check_name('kind', x.name, own);
@@ -801,21 +1204,28 @@ begin
         end if;
         perform postrider.check_alike(x.unique_mode, null, x.unique_for_ms * interval '1 millisecond', null, null,
             nullif(x.retry::text, '{}')::json);
+        perform postrider.order_rule(x.order_policy);
         select * into k from postrider.kind e where e.name = x.name;
         if postrider.declaration_wins('kind', x.name, gen, k.generation,
-            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms)
+            (k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry::text, k.class, k.unique_mode, k.unique_for_ms, k.max_age_ms,
+             k.order_policy, k.fair, k.cap::text)
             is not distinct from (x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry::text, x.class, x.unique_mode,
-                                  x.unique_for_ms, x.max_age_ms))
+                                  x.unique_for_ms, x.max_age_ms, x.order_policy, x.fair, x.cap::text))
         then
             insert into postrider.kind as e (name, queue, priority, max_attempts, timeout_ms, retry, class, unique_mode,
-                                             unique_for_ms, max_age_ms, declared_by, generation)
+                                             unique_for_ms, max_age_ms, order_policy, cap, limit_key, fair, declared_by, generation)
             values (x.name, x.queue, x.priority, x.max_attempts, x.timeout_ms, x.retry, x.class, x.unique_mode, x.unique_for_ms,
-                    x.max_age_ms, app, gen)
+                    x.max_age_ms, x.order_policy, x.cap, case when x.cap is not null then 'kind:' || x.name end, x.fair, app, gen)
             on conflict (name) do update set queue = excluded.queue, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
                 class = excluded.class, unique_mode = excluded.unique_mode, unique_for_ms = excluded.unique_for_ms,
-                max_age_ms = excluded.max_age_ms, declared_by = excluded.declared_by, generation = excluded.generation,
-                seen_at = clock_timestamp();
+                max_age_ms = excluded.max_age_ms, order_policy = excluded.order_policy, cap = excluded.cap,
+                limit_key = excluded.limit_key, fair = excluded.fair, declared_by = excluded.declared_by,
+                generation = excluded.generation, seen_at = clock_timestamp();
+            if k.cap is not null or x.cap is not null then
+                perform postrider.set_limit(x.queue, 'kind:' || x.name, (x.cap ->> 'most')::int, (x.cap ->> 'starts')::int,
+                    (x.cap ->> 'per_ms')::bigint * interval '1 millisecond');
+            end if;
             new_kinds := new_kinds || x.name;
         else
             update postrider.kind e set seen_at = clock_timestamp() where e.name = x.name;
@@ -945,7 +1355,7 @@ begin
     for x in select distinct i from unnest(delete.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, 'unknown', null::text;
+            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             continue;
         end if;
         begin
@@ -970,6 +1380,32 @@ begin
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
     end loop;
+end $$;
+
+
+--
+-- Name: drop_events(bigint, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_events(epoch bigint, child text) RETURNS json
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET lock_timeout TO '50ms'
+    AS $$
+begin
+    for n in 1..5 loop
+        begin
+            execute format('alter table postrider.event detach partition postrider.%I', child);
+            execute format('drop table postrider.%I', child);
+            delete from postrider.event_done d where d.epoch = drop_events.epoch;
+            delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
+            return json_build_object('span', child, 'again', true);
+        exception when lock_not_available then
+            perform pg_sleep(0.2);
+        end;
+    end loop;
+    return json_build_object('span', child, 'held', true, 'again', false);
 end $$;
 
 
@@ -1006,6 +1442,22 @@ end $$;
 
 
 --
+-- Name: duty_failed(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.duty_failed(duty text, error text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '500ms'
+    AS $$
+begin
+    insert into postrider.duty as d (name, failing_since, error)
+    values (duty_failed.duty, clock_timestamp(), left(duty_failed.error, 1000))
+    on conflict (name) do update set failing_since = coalesce(d.failing_since, clock_timestamp()), error = excluded.error;
+end $$;
+
+
+--
 -- Name: end_name(smallint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1016,10 +1468,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1042,9 +1494,10 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
-    if coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text) is not null then
+    if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
+                          order_policy, limit_key, k.limit_key) is not null then
         select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
-            unique_key, unique_for, on_duplicate, idempotency_key, retry) a;
+            unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
         return next;
         return;
     end if;
@@ -1081,6 +1534,10 @@ CREATE TABLE postrider.kind (
     unique_mode text,
     unique_for_ms bigint,
     max_age_ms bigint NOT NULL,
+    order_policy text DEFAULT 'block'::text NOT NULL,
+    cap json,
+    limit_key text,
+    fair boolean DEFAULT false NOT NULL,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -1092,10 +1549,10 @@ CREATE TABLE postrider.kind (
 
 
 --
--- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1105,8 +1562,11 @@ declare
     hash bytea;
     due timestamptz := case when run_at > clock_timestamp() then run_at end;
     flags smallint := 0;
+    share smallint := case when k.fair then postrider.share_of(owner) end;
 begin
     perform postrider.check_alike(unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry);
+    perform postrider.check_keys(order_key, order_policy, limit_key);
+    limit_key := coalesce(limit_key, k.limit_key);
     if unique_mode is null then
         mode := postrider.unique_mode_no(k.unique_mode);
         unique_for := k.unique_for_ms * interval '1 millisecond';
@@ -1116,10 +1576,13 @@ begin
     if mode is null and (unique_key is not null or on_duplicate is not null) then
         perform postrider.refuse('PR005', 'unique_mode', 'unique_key and on_duplicate belong to a mode of uniqueness',
             'give unique_mode as well, here or with the kind');
+    elsif mode = 5 and order_key is not null then
+        perform postrider.refuse('PR005', 'order_key', 'one_running_one_waiting has an order of its own',
+            'use another mode of uniqueness, or no order_key');
     end if;
     fresh := false;
     replaced := false;
-    if idempotency_key is not null then
+    if idempotency_key is not null and not key_taken then
         id := postrider.take_unique(postrider.unique_hash(6::smallint, '', owner, idempotency_key, null), 6::smallint, new_id,
             clock_timestamp() + interval '24 hours');
         if id <> new_id then
@@ -1143,13 +1606,18 @@ begin
     end if;
     id := new_id;
     fresh := true;
-    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args)
-    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args);
+    flags := flags | case when limit_key is not null then 96 when order_key is not null then 32 else 0 end;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, unique_hash, unique_mode, retry, args,
+                               order_key, limit_key, order_rule, share)
+    values (k.class, id, k.name, k.queue, k.priority, k.max_attempts, owner, due, hash, mode, retry, args, order_key, limit_key,
+            case when order_key is not null then postrider.order_rule(coalesce(order_policy, k.order_policy)) end, share);
     if due is null then
-        insert into postrider.ready (queue, priority, share, pos, id, flags) values (k.queue, k.priority, 0, id, id, flags);
+        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
+        values (k.queue, k.priority, coalesce(share, 0), id, id, flags, order_key);
         perform postrider.wake('postrider_job');
     else
-        insert into postrider.later (run_at, id, queue, priority, share, flags) values (due, id, k.queue, k.priority, 0, flags);
+        insert into postrider.later (run_at, id, queue, priority, share, flags, order_key)
+        values (due, id, k.queue, k.priority, coalesce(share, 0), flags, order_key);
     end if;
     return next;
 end $$;
@@ -1177,17 +1645,17 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
           left join postrider.kind k on k.name = t.kind
-         where coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text)
-               is not null)
+         where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -1249,6 +1717,12 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
+    epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
+    -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
+    firsts int[] := '{}';
+    last bytea;
+    last_at int;
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -1257,17 +1731,35 @@ begin
             json_array_elements(jobs))
            with ordinality t (kind, queue, priority, max_attempts, owner, job, at);
     for x in
-        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner,
-               (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (t.number << 2) as new_id,
-               coalesce(t.unique_mode, d.unique_mode) as mode
-          from (select u.*, nextval('postrider.job_number'::regclass) as number from rows from (
+        select t.at::int as at, t.idempotency_key, epoch | (numbers[t.at] << 2) | d.class as new_id,
+               postrider.unique_hash(6::smallint, '', coalesce(t.owner, ''), t.idempotency_key, null) as hash
+          from rows from (json_to_recordset(jobs) as (kind text, owner text, idempotency_key text))
+               with ordinality t (kind, owner, idempotency_key, at)
+          join postrider.kind d on d.name = t.kind
+         where t.idempotency_key is not null order by 4, 1
+    loop
+        perform postrider.check_alike(null, null, null, null, x.idempotency_key, null);
+        if x.hash = last then
+            firsts[x.at] := last_at;
+            continue;
+        end if;
+        last := x.hash;
+        last_at := x.at;
+        firsts[x.at] := x.at;
+        ids[x.at] := nullif(postrider.take_unique(x.hash, 6::smallint, x.new_id, clock_timestamp() + interval '24 hours'), x.new_id);
+    end loop;
+    for x in
+        select t.*, coalesce(t.job -> 'args', '{}') as args, coalesce(t.owner, '') as of_owner, epoch | (numbers[t.at] << 2) as new_id
+          from rows from (
                 json_to_recordset(jobs) as (kind text, queue text, priority int, max_attempts int, run_at timestamptz, owner text,
-                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json),
+                    unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json,
+                    order_key text, order_policy text, limit_key text),
                 json_array_elements(jobs))
-               with ordinality u (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
-                   idempotency_key, retry, job, at)) t
+               with ordinality t (kind, queue, priority, max_attempts, run_at, owner, unique_mode, unique_key, unique_for, on_duplicate,
+                   idempotency_key, retry, order_key, order_policy, limit_key, job, at)
           left join postrider.kind d on d.name = t.kind
-         order by t.idempotency_key nulls last, case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
+         where firsts[t.at] is null or (firsts[t.at] = t.at and ids[t.at] is null)
+         order by case when postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)) is not null then
                   postrider.unique_hash(postrider.unique_mode_no(coalesce(t.unique_mode, d.unique_mode)), t.kind, coalesce(t.owner, ''),
                       t.unique_key, coalesce(t.job -> 'args', '{}')) end, t.at
     loop
@@ -1277,12 +1769,14 @@ begin
         k.max_attempts := coalesce(x.max_attempts, k.max_attempts);
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
-              x.on_duplicate, x.idempotency_key, x.retry);
+              x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
     end loop;
-    return query select * from unnest(ids, fresh_ones, replaced_ones);
+    return query
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+      from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
 
@@ -1304,6 +1798,34 @@ end $$;
 
 
 --
+-- Name: event_pinned_by(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_pinned_by(epoch bigint) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    s record;
+    needed boolean;
+begin
+    for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
+        if s.kept then
+            execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
+                'job' || s.suffix) into needed using epoch;
+        else
+            needed := s.first <= (select d.job_epoch from postrider.event_done d where d.epoch = event_pinned_by.epoch)
+                  and postrider.has_rows('job' || s.suffix);
+        end if;
+        if needed then
+            return 'jobs that were made of its events: they are in job' || s.suffix;
+        end if;
+    end loop;
+    return null;
+end $_$;
+
+
+--
 -- Name: event_seq(uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1311,6 +1833,349 @@ CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (((('x'::text || "right"(replace((id)::text, '-'::text, ''::text), 16)))::bit(64))::bigint & '4611686018427387903'::bigint);
+
+
+--
+-- Name: exchange_span(smallint, bigint, bigint, text, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '50ms'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $_$
+declare
+    tables text[] := array(select p.name from postrider.partitioned p where p.unit = 'job' order by p.name);
+    t text;
+    before text;  -- the partition that grows
+    grown text;
+    span_first bigint := exchange_span.first;
+begin
+    if cardinality(ids) > 0 then
+        -- the nearest one before it, if nothing that is there lies between
+        select p.suffix, p.first into before, span_first
+          from (select x.* from postrider.job_spans() x
+                 where x.class = exchange_span.class and x.first < exchange_span.first order by x.first desc limit 1) p
+         where p.kept and pg_relation_size(format('postrider.%I', 'job' || p.suffix)::regclass) < 16777216;
+        span_first := coalesce(span_first, exchange_span.first);
+        grown := format('_c%s_k%s_%s', class, span_first, until);
+    end if;
+    foreach t in array tables loop
+        execute format('lock table only postrider.%I in access exclusive mode', t);
+        -- the others are not so long in coming as the first one may be
+        set local lock_timeout = '20ms';
+    end loop;
+    foreach t in array tables loop
+        if grown is not null then
+            if before is not null then
+                execute format('alter table postrider.%I detach partition postrider.%I', t, t || before);
+                execute format('alter table postrider.%I rename to %I', t || before, t || grown);
+            else
+                execute format('create table postrider.%I (like postrider.%I including all)', t || grown, t);
+            end if;
+            execute format('insert into postrider.%I select x.* from unnest($2) i (id) join postrider.%I x on x.class = $1 and x.id = i.id',
+                t || grown, t || suffix) using class, ids;
+        end if;
+        execute format('alter table postrider.%I detach partition postrider.%I', t, t || suffix);
+        execute format('drop table postrider.%I', t || suffix);
+        if grown is not null then
+            execute format('alter table postrider.%I attach partition postrider.%I for values from (%s, %s) to (%s, %s)',
+                t, t || grown, class, span_first << 46, class, until << 46);
+        end if;
+    end loop;
+end $_$;
+
+
+--
+-- Name: explain(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain(id bigint) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    j postrider.job;
+    d postrider.done;
+    l postrider.lease;
+    y postrider.later;
+    r postrider.ready;
+    p postrider.parked;
+begin
+    select * into j from postrider.job x where x.class = (explain.id & 3)::smallint and x.id = explain.id;
+    if not found then
+        return coalesce(
+            (select format('An operator deleted it at %s.', postrider.said(g.deleted_at)) from postrider.deleted g where g.id = explain.id),
+            'It had ended by ' || postrider.said(postrider.gone_since(explain.id)) || ', and is not kept any longer.');
+    end if;
+    select * into d from postrider.done x where x.class = j.class and x.id = j.id;
+    if found then
+        return format('It %s at %s, in attempt %s of %s%s.', case d.state when 2 then 'completed' when 3 then 'was discarded' else 'was cancelled' end,
+            postrider.said(d.finished_at), d.attempt, j.max_attempts, coalesce(': ' || d.reason, ''));
+    end if;
+    select * into l from postrider.lease x where j.id = any (x.open) limit 1;
+    if found then
+        return postrider.explain_running(j, l);
+    end if;
+    select * into y from postrider.later x where x.run_at = j.run_at and x.id = j.id;
+    if not found then
+        select * into y from postrider.later x where x.id = j.id and x.why <> 0;
+    end if;
+    if found then
+        return case y.why
+            when 0 then format('It was enqueued for later: it is due at %s.', postrider.said(y.run_at))
+            when 1 then format('Attempt %s of %s failed%s; the next one is due at %s.', y.attempt, j.max_attempts, coalesce(
+                (select ' (' || left(a.error, 200) || ')' from postrider.attempt a
+                  where a.class = j.class and a.id = j.id order by a.lease desc limit 1), ''), postrider.said(y.run_at))
+            else format('Its handler put it off: it is due again at %s.', postrider.said(y.run_at)) end
+            || case when y.run_at <= clock_timestamp() then ' That is over: the next beat of a worker makes it ready.' else '' end;
+    end if;
+    select * into p from postrider.parked x where x.id = j.id;
+    if found then
+        return postrider.explain_parked(j, p);
+    end if;
+    select * into r from postrider.ready x
+     where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id;
+    if not found then
+        select * into r from postrider.ready x where x.id = j.id and x.pos <> x.id;
+    end if;
+    if found then
+        return postrider.explain_ready(j, r);
+    end if;
+    return 'It is on its way from one place to another: look again.';
+end $$;
+
+
+--
+-- Name: parked; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.parked (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+);
+
+
+--
+-- Name: uniq; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.uniq (
+    hash bytea NOT NULL,
+    mode smallint NOT NULL,
+    job bigint,
+    running bigint,
+    until timestamp with time zone
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
+
+
+--
+-- Name: explain_parked(postrider.job, postrider.parked); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain_parked(j postrider.job, p postrider.parked) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((p).key ~~ 'kind:%'::text) THEN format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.'::text, (p).queue, (j).kind) WHEN ((p).key = 'strict:'::text) THEN format('Its worker died %s times while it ran: it waits until it can run alone in queue %s.'::text, (p).losses, (p).queue) WHEN ((p).key ~~ 'unique:%'::text) THEN (SELECT COALESCE(min(format('Job %s, which is like it, runs: it comes after that one.'::text, u.running)), 'A job like it ran: the next beat of a worker makes it ready.'::text) AS "coalesce" FROM postrider.uniq u WHERE ((u.hash = (explain_parked.j).unique_hash) AND (u.running IS NOT NULL))) ELSE format('It waits in queue %s for %s.'::text, (p).queue, (p).key) END;
+
+
+--
+-- Name: ready; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.ready (
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    share smallint NOT NULL,
+    pos bigint NOT NULL,
+    id bigint NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    flags smallint DEFAULT 0 NOT NULL,
+    order_key text
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
+
+
+--
+-- Name: explain_ready(postrider.job, postrider.ready); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
+    ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
+    before bigint;
+    workers bigint;
+    running bigint;
+begin
+    if paused is not null then
+        return format('Queue %s is paused since %s.', r.queue, postrider.said(paused));
+    elsif not exists (select from postrider.worker w where r.queue = any (w.queues)) then
+        return format('No live worker works on queue %s.', r.queue);
+    elsif not exists (select from postrider.worker w where r.queue = any (w.queues) and j.kind = any (w.kinds)) then
+        return format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.', r.queue, j.kind);
+    elsif r.flags & 16 <> 0 and ahead is not null then
+        return format('Job %s, which is like it, runs: it comes after that one.', ahead);
+    end if;
+    select count(*) into before from (
+        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
+    select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
+    select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
+    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
+        case workers when 1 then 'one worker' else workers || ' workers' end);
+end $$;
+
+
+--
+-- Name: said(timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
+
+
+--
+-- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.cancellation (
+    id bigint NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text
+);
+
+
+--
+-- Name: lease; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lease (
+    id bigint NOT NULL,
+    worker uuid NOT NULL,
+    call bigint,
+    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    queue text NOT NULL,
+    ids bigint[] NOT NULL,
+    positions bigint[] NOT NULL,
+    attempts smallint[] NOT NULL,
+    losses smallint[] NOT NULL,
+    flags smallint[] NOT NULL,
+    priorities smallint[] NOT NULL,
+    shares smallint[] NOT NULL,
+    order_keys text[],
+    special boolean DEFAULT false NOT NULL,
+    open bigint[] NOT NULL,
+    limit_keys text[]
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: progress; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.progress (
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    percent smallint NOT NULL,
+    note text NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT percent_is_0_to_100 CHECK (((percent >= 0) AND (percent <= 100)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: worker; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.worker (
+    id uuid NOT NULL,
+    app text NOT NULL,
+    version text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    queues text[] NOT NULL,
+    kinds text[] NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    beat bigint DEFAULT 1 NOT NULL,
+    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    schedules text[] DEFAULT '{}'::text[] NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
+
+
+--
+-- Name: explain_running(postrider.job, postrider.lease); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain_running(j postrider.job, l postrider.lease) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN format('It runs since %s: attempt %s of %s, under lease %s of worker %s%s%s%s.'::text, postrider.said((l).claimed_at), (l).attempts[array_position((l).ids, (j).id)], (j).max_attempts, (l).id, (l).worker, COALESCE((SELECT format(' (%s on %s, process %s)'::text, w.app, w.host, w.pid) AS format FROM postrider.worker w WHERE (w.id = (explain_running.l).worker)), ', which is gone: another worker puts it back'::text), (SELECT format('; %s %% done at %s%s'::text, g.percent, postrider.said(g.at), COALESCE((': '::text || NULLIF(g.note, ''::text)), ''::text)) AS format FROM postrider.progress g WHERE ((g.id = (explain_running.j).id) AND (g.lease = (explain_running.l).id))), CASE WHEN (EXISTS (SELECT FROM postrider.cancellation c WHERE (c.id = (explain_running.j).id))) THEN '; it is to be cancelled'::text ELSE NULL::text END);
+
+
+--
+-- Name: failure; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.failure (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    fingerprint text NOT NULL,
+    says text NOT NULL,
+    sample text NOT NULL,
+    n bigint NOT NULL,
+    discarded bigint NOT NULL,
+    first_at timestamp with time zone NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    last_job bigint NOT NULL
+);
+
+
+--
+-- Name: failures(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.failures(kind text DEFAULT NULL::text, most integer DEFAULT 100) RETURNS SETOF postrider.failure
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '500ms'
+    AS $$
+begin
+    if current_setting('transaction_read_only') = 'off' then
+        perform postrider.group_failures(10000);
+    end if;
+    return query select f.* from postrider.failure f where failures.kind is null or f.kind = failures.kind
+                  order by f.last_at desc, f.kind, f.fingerprint limit least(most, 1000);
+end $$;
 
 
 --
@@ -1335,20 +2200,24 @@ begin
         select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
           from (
             select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
+                   r.limit_key, case when r.fair then postrider.share_of(e.owner) end as share,
                    case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
               from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
               join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
              order by e.seq, r.subscription offset 0) t
     ), jobs as (
-        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq)
-        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
+                                   limit_key, share)
+        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq, m.limit_key, m.share
           from matched m
     ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id)
-        select m.queue, m.priority, 0, m.id, m.id from matched m where m.run_at is null
+        insert into postrider.ready (queue, priority, share, pos, id, flags)
+        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
+          from matched m where m.run_at is null
     ), for_later as (
-        insert into postrider.later (run_at, id, queue, priority, share)
-        select m.run_at, m.id, m.queue, m.priority, 0 from matched m where m.run_at is not null
+        insert into postrider.later (run_at, id, queue, priority, share, flags)
+        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
+          from matched m where m.run_at is not null
     )
     select count(*) into made from matched;
     return made;
@@ -1372,6 +2241,7 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -1382,7 +2252,8 @@ begin
     loop
         last := j.id;
         continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or not j.args::jsonb @> args;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -1408,6 +2279,7 @@ CREATE FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], out
 #variable_conflict use_column
 declare
     special boolean;
+    alike boolean;
     cancelled bigint[];
     overtaken bigint[];
 begin
@@ -1418,13 +2290,13 @@ begin
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
     -- the lock before the look: the next statement's snapshot sees what the last holder left
-    select bool_or(h.special) into special from (
-        select l.special from postrider.lease l
+    select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
+        select l.special, l.flags from postrider.lease l
          where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
-    if special then
+    if alike then
         overtaken := postrider.superseded(finish.ids);
     end if;
     return query
@@ -1489,7 +2361,7 @@ begin
     )
     select v.lease, v.id from live v;
     if special then
-        perform postrider.after_special(finish.ids);
+        perform postrider.after_special(finish.ids, alike);
     end if;
 end $$;
 
@@ -1567,6 +2439,36 @@ end $$;
 
 
 --
+-- Name: forget_leftovers(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_leftovers() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    r record;
+    n int;
+begin
+    for r in select x.class, x.first, x.until from postrider.retired x where not x.swept order by x.first limit 100 loop
+        delete from postrider.deleted g where g.ctid = any (array(
+            select o.ctid from postrider.deleted o
+             where o.id >= r.first << 46 and o.id < r.until << 46 and (o.id & 3) = r.class limit 10000 for update skip locked));
+        get diagnostics n = row_count;
+        if n < 10000 then
+            update postrider.retired x set swept = true where x.class = r.class and x.first = r.first;
+        end if;
+    end loop;
+    delete from postrider.progress p where p.ctid = any (array(
+        select o.ctid from postrider.progress o
+         where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open)) limit 10000 for update skip locked));
+    delete from postrider.failure f where f.ctid = any (array(
+        select o.ctid from postrider.failure o where o.last_at < clock_timestamp() - interval '30 days' limit 10000 for update skip locked));
+    delete from postrider.discarded d where d.at < clock_timestamp() - interval '1 day';
+end $$;
+
+
+--
 -- Name: give_up_schedule(text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1582,6 +2484,100 @@ end $$;
 
 
 --
+-- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_number
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 17592186044415
+    CACHE 1;
+
+
+--
+-- Name: retired; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.retired (
+    class smallint NOT NULL,
+    first bigint NOT NULL,
+    until bigint NOT NULL,
+    retired_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_by timestamp with time zone,
+    swept boolean DEFAULT false NOT NULL
+);
+
+
+--
+-- Name: gone_since(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.gone_since(id bigint) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT r.ended_by FROM postrider.retired r WHERE ((r.class = ((gone_since.id & (3)::bigint))::smallint) AND (r.first <= (gone_since.id >> 46)) AND ((gone_since.id >> 46) < r.until) AND ((((gone_since.id >> 2) & '17592186044415'::bigint) >= 1) AND (((gone_since.id >> 2) & '17592186044415'::bigint) <= COALESCE(pg_sequence_last_value('postrider.job_number'::regclass), (0)::bigint))) AND (NOT (EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((gone_since.id & (3)::bigint))::smallint) AND (j.id = gone_since.id)))))));
+
+
+--
+-- Name: group_failures(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.group_failures(most integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    grouped int;
+begin
+    if not pg_try_advisory_xact_lock(7305, 6) then
+        return 0;
+    end if;
+    with taken as (
+        delete from postrider.failed f where f.ctid = any (array(select o.ctid from postrider.failed o limit most)) returning f.*
+    ), told as materialized (
+        select j.kind, postrider.normal_error(a.error) as says, coalesce(a.error, '') as error, a.ended_at, a.id,
+               exists (select from postrider.done d where d.class = a.class and d.id = a.id and d.lease = a.lease and d.state = 3) as last
+          from taken t
+          join postrider.attempt a on a.class = t.class and a.id = t.id and a.lease = t.lease
+          join postrider.job j on j.class = t.class and j.id = t.id
+    ), marked as materialized (
+        select t.*, left(encode(sha256(convert_to(t.kind || E'\n' || t.says, 'UTF8')), 'hex'), 16) as fingerprint from told t
+    ), strange as materialized (
+        select s.kind, s.fingerprint, row_number() over (partition by s.kind order by s.fingerprint)
+               + (select count(*) from postrider.failure f where f.kind = s.kind) as rank
+          from (select distinct m.kind, m.fingerprint from marked m
+                 where not exists (select from postrider.failure f where f.kind = m.kind and f.fingerprint = m.fingerprint)) s
+    ), fitted as (
+        select m.kind, case when s.rank > 200 then 'others' else m.fingerprint end as fingerprint,
+               case when s.rank > 200 then '(other errors)' else m.says end as says, m.error, m.ended_at, m.id, m.last
+          from marked m left join strange s on s.kind = m.kind and s.fingerprint = m.fingerprint
+    ), noted as (
+        insert into postrider.failure as f (kind, fingerprint, says, sample, n, discarded, first_at, last_at, last_job)
+        select x.kind, x.fingerprint, min(x.says), left((array_agg(x.error order by x.ended_at desc, x.id desc))[1], 1000), count(*),
+               count(*) filter (where x.last), min(x.ended_at), max(x.ended_at), (array_agg(x.id order by x.ended_at desc, x.id desc))[1]
+          from fitted x group by x.kind, x.fingerprint
+        on conflict (kind, fingerprint) do update
+           set n = f.n + excluded.n, discarded = f.discarded + excluded.discarded, first_at = least(f.first_at, excluded.first_at),
+               last_at = greatest(f.last_at, excluded.last_at),
+               sample = case when excluded.last_at >= f.last_at then excluded.sample else f.sample end,
+               last_job = case when excluded.last_at >= f.last_at then excluded.last_job else f.last_job end
+    ), given_up as (
+        insert into postrider.discarded as d (at, kind, n)
+        select date_bin('10 minutes', m.ended_at, '2000-01-01'), m.kind, count(*) from marked m where m.last group by 1, 2
+        on conflict (at, kind) do update set n = d.n + excluded.n
+    )
+    select count(*) into grouped from taken;
+    return grouped;
+end $$;
+
+
+--
 -- Name: has_partition(text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1589,6 +2585,73 @@ CREATE FUNCTION postrider.has_partition(unit text, id bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (to_regclass(CASE unit WHEN 'event'::text THEN format('postrider.event_e%s'::text, (id >> 46)) ELSE format('postrider.job_c%s_e%s'::text, (id & (3)::bigint), CASE (id & (3)::bigint) WHEN 3 THEN (((id >> 46) / 7) * 7) ELSE (id >> 46) END) END) IS NOT NULL);
+
+
+--
+-- Name: has_rows(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.has_rows(child text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    found_one boolean;
+begin
+    execute format('select exists (select from postrider.%I)', child) into found_one;
+    return found_one;
+end $$;
+
+
+--
+-- Name: heads(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at timestamp with time zone)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive line as (
+        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        union all
+        select n.queue, n.priority, n.share, n.id
+          from line l cross join lateral (
+            select r.queue, r.priority, r.share, r.id from postrider.ready r
+             where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
+             order by r.queue, r.priority, r.share, r.pos limit 1) n
+    )
+    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
+               select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
+      from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
+end $$;
+
+
+--
+-- Name: hold(text, text, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.hold(queue text, key text, until timestamp with time zone, reason text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+begin
+    perform postrider.check_name('queue', queue, true);
+    perform postrider.check_keys(null, null, nullif(key, ''));
+    insert into postrider.key_limit as l (queue, key, held_until, reason) values (queue, key, until, left(reason, 1000))
+        on conflict on constraint key_limit_pkey do update
+       set held_until = excluded.held_until, reason = excluded.reason, changed_at = clock_timestamp();
+    perform postrider.call_limits(queue, key);
+end $$;
 
 
 --
@@ -1613,42 +2676,63 @@ end $$;
 
 
 --
--- Name: housekeep(); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: housekeep(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.housekeep() RETURNS json
+CREATE FUNCTION postrider.housekeep(duty text DEFAULT 'usual'::text) RETURNS json
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '500ms'
     AS $$
 declare
-    advanced text[] := '{}';
-    forgotten int;
+    started timestamptz := clock_timestamp();
+    told json;
 begin
-    if postrider.advance_epoch('event') then
-        advanced := advanced || 'event'::text;
+    if not pg_try_advisory_xact_lock(7305, 5) then
+        return json_build_object('busy', true, 'advanced', '[]'::json, 'keys_forgotten', 0);
     end if;
-    if postrider.advance_epoch('job') then
-        advanced := advanced || 'job'::text;
+    if duty = 'usual' then
+        told := postrider.usual_duties();
+    elsif duty = 'retire' then
+        told := postrider.retire();
+    elsif duty = 'failures' then
+        select json_build_object('grouped', g, 'again', g >= 10000) into told from postrider.group_failures(10000) g;
+    else
+        perform postrider.refuse('PR005', 'duty', format('%L is not a duty', left(duty, 80)), 'use usual, retire or failures');
     end if;
-    with old as (
-        delete from postrider.idempotency i where i.ctid = any (array(
-            select o.ctid from postrider.idempotency o where o.until < clock_timestamp() order by o.until limit 10000
-               for update skip locked))
-        returning 1
-    )
-    select count(*) into forgotten from old;
-    delete from postrider.uniq u where u.ctid = any (array(
-        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
-    return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
+    insert into postrider.duty as d (name, done_at, took_ms, told)
+    values (housekeep.duty, clock_timestamp(), (extract(epoch from clock_timestamp() - started) * 1000)::bigint, told)
+    on conflict (name) do update set done_at = excluded.done_at, took_ms = excluded.took_ms, told = excluded.told,
+        failing_since = null, error = null;
+    return told;
 end $$;
+
+
+--
+-- Name: job_spans(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.job_spans() RETURNS TABLE(class smallint, first bigint, until bigint, kept boolean, suffix text, closed_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    select s.*, (select e.started_at from postrider.epoch e where e.unit = 'job' and e.epoch = s.until)
+      from (
+        select m[1]::smallint, m[3]::bigint,
+               case m[2] when 'k' then m[4]::bigint else m[3]::bigint + case m[1] when '3' then 7 else 1 end end as until,
+               m[2] = 'k', substr(c.relname, 4)
+          from pg_inherits i
+          join pg_class c on c.oid = i.inhrelid
+         cross join lateral regexp_match(c.relname, '^job_c([123])_([ek])([0-9]+)(?:_([0-9]+))?$') m
+         where i.inhparent = 'postrider.job'::regclass and m is not null) s (class, first, until, kept, suffix)
+$_$;
 
 
 --
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1664,19 +2748,27 @@ begin
     with asked as (
         select j.*, i.o from unnest(job_views.ids) with ordinality i (id, o) join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
     ), waiting as (
-        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as key
-          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = 0 and r.pos = a.id and r.id = a.id
+        select a.id, r.attempt, 'due' as why, null::timestamptz as at, null::text as said, null::bigint as behind
+          from asked a join postrider.ready r on r.queue = a.queue and r.priority = a.priority and r.share = coalesce(a.share, 0) and r.pos = a.id and r.id = a.id
         union all
-        select a.id, r.attempt, 'due', null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
+        select a.id, r.attempt, 'due', null, null, null from asked a join postrider.ready r on r.id = a.id and r.pos <> r.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
           from asked a join postrider.later y on y.run_at = a.run_at and y.id = a.id
         union all
-        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null
+        select a.id, y.attempt, (array['scheduled', 'backoff', 'snoozed'])[y.why + 1], y.run_at, null, null
           from asked a join postrider.later y on y.id = a.id and y.why <> 0 and y.run_at is distinct from a.run_at
         union all
-        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect' else 'behind' end, null, p.key
+        select a.id, p.attempt, case when p.key like 'kind:%' then 'no_worker' when p.key = 'strict:' then 'suspect'
+                    when p.key like 'unique:%' then 'behind' when l.stopped_at is not null then 'stopped' when l.holder is not null then 'turn'
+                    when p.key like 'order:%' then 'due' when c.held_until > clock_timestamp() then 'held' else 'limited' end,
+               c.held_until, coalesce(l.reason, c.reason), l.holder
           from asked a join postrider.parked p on p.id = a.id
+          left join postrider.lane l on p.key like 'order:%' and l.queue = p.queue and l.key = p.key
+          left join lateral (
+                select k.held_until, k.reason from postrider.key_limit k
+                 where p.key like 'limit:%' and k.queue = p.queue and k.key = any (array[substr(p.key, 7), ''])
+                   and k.held_until > clock_timestamp() order by k.held_until desc limit 1) c on true
     )
     select j.id::text, j.kind::text, j.queue, j.priority::text, j.owner::text,
            case when d.id is not null then postrider.end_name(d.state) when l.id is not null then 'running'
@@ -1685,7 +2777,7 @@ begin
                 when w.why = 'due' and not exists (select from postrider.worker k where j.kind = any (k.kinds)) then 'no_worker'
                 else w.why end,
            ((extract(epoch from w.at) * 1000000)::bigint)::text,
-           (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash),
+           coalesce(w.behind::text, (select coalesce(u.running, u.job)::text from postrider.uniq u where u.hash = j.unique_hash)),
            coalesce(d.attempt, l.attempt, w.attempt, 0)::text, j.max_attempts::text, j.args::text,
            ((extract(epoch from j.created_at) * 1000000)::bigint)::text,
            ((extract(epoch from coalesce(d.started_at, l.claimed_at)) * 1000000)::bigint)::text,
@@ -1699,7 +2791,8 @@ begin
                            'outcome', (array['completed', 'failed', 'lost', 'refused', 'cancelled'])[a.outcome],
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
-                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end
+                  from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
+           w.said
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -1733,32 +2826,6 @@ PARTITION BY RANGE (class, id);
 
 
 --
--- Name: job; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.job (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    run_at timestamp with time zone,
-    order_key text,
-    limit_key text,
-    unique_hash bytea,
-    unique_mode smallint,
-    retry json,
-    subscription bigint,
-    event_seq bigint,
-    args json DEFAULT '{}'::json NOT NULL
-)
-PARTITION BY RANGE (class, id);
-
-
---
 -- Name: jobs_open(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1766,6 +2833,161 @@ CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
+
+
+--
+-- Name: lane; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lane (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    holder bigint,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    low_parked bigint DEFAULT 0 NOT NULL,
+    low_ready bigint DEFAULT 0 NOT NULL,
+    stopped_at timestamp with time zone,
+    reason text,
+    stopped_by bigint,
+    window_at timestamp with time zone,
+    used integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
+
+
+--
+-- Name: judge_holder(postrider.lane); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.judge_holder(l postrider.lane) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    h record;
+    stop text;
+begin
+    -- where it is, in one look: between two it could move
+    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt,
+           d.id is null and (y.id is not null
+               or exists (select from postrider.lease x where j.id = any (x.open))
+               or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
+                             and r.share = coalesce(j.share, 0) and r.pos = j.id and r.id = j.id and r.flags & 2 <> 0)
+               or exists (select from postrider.ready r where r.id = j.id and r.pos <> r.id and r.flags & 2 <> 0)
+               or exists (select from postrider.parked p where p.id = j.id and p.flags & 2 <> 0)) as keeps
+      into h
+      from postrider.job j
+      left join postrider.done d on d.class = j.class and d.id = j.id
+      left join postrider.later y on y.id = j.id and y.why <> 0 and y.flags & 2 <> 0
+     where j.class = (l.holder & 3)::smallint and j.id = l.holder;
+    if h.keeps and (h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
+        if h.order_rule > 0 and h.attempt < h.order_rule then
+            return;
+        end if;
+        perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
+        if not found then
+            -- somebody moves it just now
+            perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
+            return;
+        end if;
+        if h.order_rule > 0 then
+            stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
+                select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
+                 order by a.lease desc limit 1), 'no reason given'));
+            with taken as (
+                delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
+            )
+            insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+            select t.queue, l.key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
+        else
+            update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
+        end if;
+    elsif h.keeps then
+        return;
+    elsif h.state = 3 and h.order_rule > 0 then
+        stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
+    end if;
+    update postrider.lane x
+       set holder = null, since = clock_timestamp(), stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
+           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then l.holder else x.stopped_by end,
+           low_parked = least(x.low_parked, l.holder)
+     where x.queue = l.queue and x.key = l.key;
+end $$;
+
+
+--
+-- Name: keep_for(text, interval, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.keep_for(what text, keep interval, declared_by text DEFAULT ''::text, generation bigint DEFAULT 0) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    r postrider.retention;
+begin
+    perform postrider.lock_declarations();
+    select * into r from postrider.retention x where x.what = keep_for.what;
+    if not found then
+        perform postrider.refuse('PR005', 'what', format('%L is not kept', left(what, 80)), 'use short, standard, long or event');
+    elsif keep is null or keep not between interval '1 second' and interval '3660 days' then
+        perform postrider.refuse('PR005', 'keep', format('%s is out of range', keep), 'use a second at least and ten years at most');
+    elsif postrider.declaration_wins('retention', what, generation, r.generation, keep = r.keep) then
+        update postrider.retention x
+           set keep = keep_for.keep, declared_by = keep_for.declared_by, generation = keep_for.generation
+         where x.what = keep_for.what;
+    end if;
+end $$;
+
+
+--
+-- Name: lanes(text, text, integer, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.lanes(queue text, after text, most integer, only_key text DEFAULT NULL::text, only_stopped boolean DEFAULT false) RETURNS TABLE(key text, depth text, head text, head_state text, since_us text, stopped_us text, reason text, held_us text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    select l.key::text,
+           (select count(*)::text from (
+                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+           j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
+           ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
+           ((extract(epoch from c.held_until) * 1000000)::bigint)::text
+      from (
+        select * from (
+            select x.* from postrider.lane x
+             where not lanes.only_stopped and lanes.only_key is null and x.queue = lanes.queue and x.key > lanes.after
+             order by x.key limit lanes.most) every
+        union all
+        select * from (
+            select x.* from postrider.lane x
+             where lanes.only_stopped and lanes.only_key is null and x.queue = lanes.queue and x.key > lanes.after and x.stopped_at is not null
+             order by x.key limit lanes.most) stopped
+        union all
+        select x.* from postrider.lane x where x.queue = lanes.queue and x.key = lanes.only_key) l
+      left join postrider.job j on j.class = (coalesce(l.holder, l.stopped_by) & 3)::smallint and j.id = coalesce(l.holder, l.stopped_by)
+      left join postrider.key_limit c on l.key like 'limit:%' and c.queue = l.queue and c.key = substr(l.key, 7)
+                                     and c.held_until > clock_timestamp()
+     order by l.key;
+end $$;
 
 
 --
@@ -1800,23 +3022,71 @@ end $$;
 
 
 --
+-- Name: let_in(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    room record;
+    l postrider.lane;
+    n int;
+    lowest bigint;
+begin
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select * into room from postrider.room_of(lane_queue, lane_key);
+    with freed as (
+        delete from postrider.parked p where p.ctid = any (array(
+            select x.ctid from postrider.parked x
+             where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
+             order by x.pos limit least(room.free, 1000) for update skip locked))
+        returning p.*
+    ), again as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select f.queue, f.priority, f.share, f.pos, f.id, f.attempt, f.losses, f.flags, f.order_key from freed f returning 1
+    )
+    select count(*) into n from again;
+    select p.pos into lowest from postrider.parked p
+     where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
+    if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
+        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    else
+        update postrider.lane x
+           set low_parked = coalesce(lowest, x.low_parked),
+               due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
+         where x.queue = lane_queue and x.key = lane_key;
+    end if;
+    return n > 0;
+end $$;
+
+
+--
 -- Name: list_jobs(json, bigint, integer, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS SETOF bigint
+CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, looked_at integer) RETURNS TABLE(id bigint, looked bigint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
+#variable_conflict use_column
 declare
     j postrider.job;
     n int := 0;
     seen int;
-    looked int := 0;
+    done int := 0;
     part int := most;
+    place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -1824,22 +3094,28 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < list_jobs.before order by x.id desc limit part) q
+                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
              order by q.id desc limit part
         loop
             seen := seen + 1;
-            before := j.id;
+            place := j.id;
             continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz;
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+                or not j.args::jsonb @> args;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
-            return next j.id;
+            return query select j.id, null::bigint;
             n := n + 1;
             exit when n >= most;
         end loop;
-        looked := looked + seen;
-        exit when n >= most or seen < part or looked >= looked_at;
-        part := least(part * 4, 2000);
+        done := done + seen;
+        -- fewer than were asked for: there are no more
+        if n < most and seen < part then
+            return;
+        end if;
+        exit when n >= most or done >= looked_at;
+        part := least(part * 4, 2000, looked_at - done);
     end loop;
+    return query select null::bigint, place;
 end $$;
 
 
@@ -1853,6 +3129,67 @@ CREATE FUNCTION postrider.lock_declarations() RETURNS void
     AS $$
 begin
     perform pg_advisory_xact_lock(7305, 2);
+end $$;
+
+
+--
+-- Name: lock_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.lock_lanes(queue text, keys text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    rest text[] := keys;
+    got text[] := '{}';
+    now_got text[];
+begin
+    for n in 1..10 loop
+        select array_agg(l.key) into now_got from (
+            select x.key from unnest(rest) k (key)
+              join postrider.lane x on x.queue = lock_lanes.queue and x.key = k.key for update of x skip locked) l;
+        got := got || now_got;
+        rest := array(select r from unnest(rest) r where r <> all (got));
+        exit when rest = '{}';
+        now_got := postrider.make_lanes(lock_lanes.queue, rest);
+        got := got || now_got;
+        rest := array(select r from unnest(rest) r where r <> all (got));
+        exit when rest = '{}';
+        perform pg_sleep(0.002);
+    end loop;
+    return got;
+end $$;
+
+
+--
+-- Name: make_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_lanes(queue text, keys text[]) RETURNS text[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '50ms'
+    AS $$
+#variable_conflict use_column
+declare
+    made text[];
+begin
+    with new as (
+        insert into postrider.lane (queue, key)
+        select make_lanes.queue, k from unnest(make_lanes.keys) k order by k
+            on conflict do nothing returning key
+    )
+    select array_agg(n.key) into made from new n;
+    return coalesce(made, '{}');
+exception when lock_not_available then
+    return '{}';
 end $$;
 
 
@@ -1909,14 +3246,78 @@ end $$;
 
 
 --
--- Name: cancellation; Type: TABLE; Schema: postrider; Owner: -
+-- Name: next_turn(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.cancellation (
-    id bigint NOT NULL,
-    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    reason text
-);
+CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS postrider.ready
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    l postrider.lane;
+    head postrider.ready;
+    oldest bigint;
+    of_key text := substr(lane_key, 7);
+    before bigint;
+begin
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    if l.holder is not null or l.stopped_at is not null then
+        return null;
+    end if;
+    select p.pos into oldest from postrider.parked p
+     where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
+    if oldest is null then
+        return null;
+    end if;
+    perform from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest for update skip locked;
+    if not found then
+        -- somebody acts on it and may yet leave it: nobody goes before it
+        insert into postrider.lane_call (queue, key) values (lane_queue, lane_key);
+        return null;
+    end if;
+    before := least(
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
+            and r.id >= l.low_ready and r.id < oldest order by r.id limit 1),
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
+            and r.id < oldest order by r.id limit 1));
+    if before is not null then
+        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
+           and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
+                              and r.flags & 34 = 32 and r.pos <> r.id);
+    else
+        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
+        returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
+        update postrider.lane x
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
+         where x.queue = lane_queue and x.key = lane_key;
+    end if;
+    return head;
+end $$;
+
+
+--
+-- Name: normal_error(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.normal_error(error text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    says text := left(coalesce(error, ''), 1000);
+begin
+    says := regexp_replace(says, '"[^"]*"|`[^`]*`|''[^'']*''', '<text>', 'g');
+    says := regexp_replace(says, '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '<uuid>', 'g');
+    says := regexp_replace(says, '\m0[xX][0-9a-fA-F]+\M', '<hex>', 'g');
+    -- a word of hex digits is a hash only if it has a digit
+    says := regexp_replace(says, '\m(?=[a-fA-F]*[0-9])[0-9a-fA-F]*[a-fA-F][0-9a-fA-F]*\M', '<hex>', 'g');
+    says := regexp_replace(says, '[0-9]+(\.[0-9]+)*', '<n>', 'g');
+    return left(trim(regexp_replace(says, '\s+', ' ', 'g')), 200);
+end $$;
 
 
 --
@@ -1934,6 +3335,20 @@ CREATE FUNCTION postrider.note_cancellation(ids bigint[], reason text) RETURNS v
                     FROM postrider.cancellation c
                    WHERE ((c.id = i.i) AND ((c.reason IS NOT NULL) OR (note_cancellation.reason IS NULL))))));
 END;
+
+
+--
+-- Name: note_failed(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_failed() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.failed (class, id, lease) values (new.class, new.id, new.lease);
+    return null;
+end $$;
 
 
 --
@@ -1967,6 +3382,62 @@ end $$;
 
 
 --
+-- Name: order_rule(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.order_rule(policy text) RETURNS smallint
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if policy = 'block' then
+        return 0;
+    elsif policy = 'skip' then
+        return -1;
+    elsif policy ~ '^park:[1-9][0-9]{0,2}$' then
+        return substr(policy, 6)::smallint;
+    end if;
+    perform postrider.refuse('PR005', 'order_policy', format('%L is not a policy', left(policy, 80)),
+        'use block, skip, or park:3 to stop after 3 failures');
+end $_$;
+
+
+--
+-- Name: tally; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.tally (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    state text NOT NULL,
+    n bigint NOT NULL,
+    more boolean NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+--
+-- Name: overview(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.overview() RETURNS SETOF postrider.tally
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if current_setting('transaction_read_only') = 'off'
+       and not exists (select from postrider.tally t where t.at > clock_timestamp() - interval '10 seconds')
+       and pg_try_advisory_xact_lock(7305, 7)
+    then
+        delete from postrider.tally;
+        insert into postrider.tally (kind, queue, state, n, more)
+        select c.kind, c.queue, c.state, sum(c.n), bool_or(c.more) from postrider.count_jobs(10000) c group by 1, 2, 3;
+    end if;
+    return query select t.* from postrider.tally t order by t.kind, t.queue, t.state;
+end $$;
+
+
+--
 -- Name: part(uuid, bigint, bigint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1992,10 +3463,11 @@ begin
     i := array_position(l.ids, part.id);
     own := nextval('postrider.lease_id');
     insert into postrider.lease (id, worker, call, claimed_at, queue, ids, positions, attempts, losses, flags, priorities, shares,
-                                 order_keys, special, open)
+                                 order_keys, limit_keys, special, open)
     values (own, part.worker, part.call, l.claimed_at, l.queue, array[part.id], array[l.positions[i]], array[l.attempts[i]],
             array[l.losses[i]], array[l.flags[i]], array[l.priorities[i]], array[l.shares[i]],
-            case when l.order_keys is not null then array[l.order_keys[i]] end, l.special, array[part.id]);
+            case when l.order_keys is not null then array[l.order_keys[i]] end,
+            case when l.limit_keys is not null then array[l.limit_keys[i]] end, l.special, array[part.id]);
     if cardinality(l.open) = 1 then
         delete from postrider.lease x where x.id = part.lease;
     else
@@ -2063,6 +3535,22 @@ end $$;
 
 
 --
+-- Name: pin(smallint, bigint, text, text, bigint, interval); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.pinned as p (class, first, by, kind, n, look_at)
+    values (pin.class, pin.first, pin.by, pin.kind, pin.n, clock_timestamp() + pin.rest)
+    on conflict on constraint pinned_pkey
+    do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
+end $$;
+
+
+--
 -- Name: promote(integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2094,6 +3582,39 @@ begin
     select count(*) into moved from moved_rows;
     return moved;
 end $$;
+
+
+--
+-- Name: prune_kept(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.prune_kept() RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    s record;
+    t text;
+    ids bigint[];
+    latest timestamptz;
+    pruned int := 0;
+begin
+    for s in select p.*, r.keep from postrider.job_spans() p
+               join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class] where p.kept
+    loop
+        execute format('select array_agg(x.id), max(x.finished_at) from (
+            select d.id, d.finished_at from postrider.%I d where d.finished_at < $1 limit 1000 for update skip locked) x', 'done' || s.suffix)
+           into ids, latest using clock_timestamp() - s.keep;
+        continue when ids is null;
+        for t in select p.name from postrider.partitioned p where p.unit = 'job' order by p.name loop
+            execute format('delete from postrider.%I x where x.class = $1 and x.id = any ($2)', t || s.suffix) using s.class, ids;
+        end loop;
+        update postrider.retired r set ended_by = greatest(r.ended_by, latest), swept = false
+         where r.class = s.class and r.first >= s.first and r.until <= s.until;
+        pruned := pruned + cardinality(ids);
+    end loop;
+    return pruned;
+end $_$;
 
 
 --
@@ -2159,9 +3680,10 @@ begin
     ), forgotten as (
         delete from postrider.cancellation c where c.id = any (array(select v.id from judged v where v.cancelled))
     )
-    select count(*), array_agg(v.id) filter (where v.flags & 17 <> 0) into moved, special from judged v;
+    select count(*), array_agg(v.id) filter (where v.flags & 49 <> 0) into moved, special from judged v;
     if special is not null then
         perform postrider.settle_unique(special);
+        perform postrider.settle_turns(special);
     end if;
     return moved;
 end $$;
@@ -2539,6 +4061,8 @@ begin
     if w.id is null then
         return false;
     end if;
+    -- it stands behind again, and so gives up the turn that it may have
+    w.flags := w.flags & ~2;
     update postrider.job x set args = replace_waiting.args, run_at = replace_waiting.run_at where x.class = j.class and x.id = j.id;
     if run_at is null then
         perform postrider.make_ready(w);
@@ -2647,6 +4171,178 @@ end $_$;
 
 
 --
+-- Name: retire(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retire() RETURNS json
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET lock_timeout TO '50ms'
+    AS $$
+declare
+    s record;
+    told json;
+    pruned int;
+    current bigint := pg_sequence_last_value('postrider.job_epoch'::regclass);
+begin
+    perform postrider.check_isolation();
+    pruned := postrider.prune_kept();
+    if pruned > 0 then
+        return json_build_object('again', true, 'pruned', pruned);
+    end if;
+    for s in
+        select p.*, r.keep
+          from postrider.job_spans() p
+          join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class]
+         where p.until <= current and not exists (
+            select from postrider.pinned x
+             where x.class = p.class and x.first = p.first and x.look_at > clock_timestamp())
+         order by p.closed_at nulls first, p.class, p.first
+    loop
+        -- a transaction that drew an id before the epoch was over may still be on its way to its insert: it gets an hour
+        if postrider.has_rows('job' || s.suffix) then
+            continue when s.kept or coalesce(s.closed_at > clock_timestamp() - greatest(s.keep, interval '1 hour'), true);
+        else
+            continue when not s.kept and coalesce(s.closed_at > clock_timestamp() - interval '1 day', true);
+        end if;
+        told := postrider.retire_span(s.class, s.first, s.until, s.suffix, s.keep);
+        return told;
+    end loop;
+    return postrider.retire_events();
+end $$;
+
+
+--
+-- Name: retire_events(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retire_events() RETURNS json
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET lock_timeout TO '50ms'
+    AS $_$
+declare
+    current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
+    keep interval := (select r.keep from postrider.retention r where r.what = 'event');
+    last postrider.cut;
+    done pg_snapshot;
+    e bigint;
+    child text;
+    uncut boolean;
+    pinned_by text;
+begin
+    select * into last from postrider.cut order by no desc limit 1;
+    done := coalesce(last.lo, last.hi);
+    for e in
+        select x.epoch - 1 from postrider.epoch x
+         where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
+           -- a transaction may have drawn its number long before it inserts
+           and x.started_at < clock_timestamp() - interval '1 hour'
+         order by x.epoch
+    loop
+        child := format('event_e%s', e);
+        pinned_by := null;
+        if not exists (select from postrider.event_done d where d.epoch = e) then
+            begin
+                execute format('lock table only postrider.%I in share mode', child);
+            exception when lock_not_available then
+                return json_build_object('span', child, 'held', true, 'again', false);
+            end;
+            -- positions mean something only in the cluster that they were taken in
+            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
+               (select c.system_identifier from pg_control_system() c) then
+                pinned_by := 'a log that was restored and not rebased';
+            else
+                execute format('select exists (select from postrider.%I v
+                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
+                if uncut then
+                    pinned_by := 'events that the relay has not come to';
+                else
+                    insert into postrider.event_done (epoch, job_epoch)
+                    values (e, pg_sequence_last_value('postrider.job_epoch'::regclass));
+                end if;
+            end if;
+        end if;
+        continue when pinned_by is null
+            and (select x.started_at from postrider.epoch x where x.unit = 'event' and x.epoch = e + 1) > clock_timestamp() - keep;
+        if pinned_by is null then
+            pinned_by := postrider.event_pinned_by(e);
+        end if;
+        if pinned_by is null then
+            return postrider.drop_events(e, child);
+        end if;
+        perform postrider.pin(0::smallint, e, pinned_by, null, 1, interval '1 hour');
+    end loop;
+    return json_build_object('again', false);
+end $_$;
+
+
+--
+-- Name: retire_span(smallint, bigint, bigint, text, interval); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) RETURNS json
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET lock_timeout TO '50ms'
+    AS $_$
+declare
+    most int := 2000;
+    old_enough timestamptz := clock_timestamp() - keep;
+    live bigint[];
+    fresh bigint[];
+    n_fresh bigint;
+    gone_by timestamptz;
+    pinned_by text;
+    most_kind text;
+begin
+    -- whoever still writes jobs there (late commits, retries, replacements) is through before the look, or makes us come again
+    begin
+        execute format('lock table only postrider.%I in share mode', 'job' || suffix);
+    exception when lock_not_available then
+        perform postrider.pin(class, first, 'a transaction that has written to it and is still open', null, 1, interval '5 minutes');
+        return json_build_object('span', suffix, 'held', true, 'again', true);
+    end;
+    execute format('select array_agg(x.id) from (
+        select j.id from postrider.%I j
+         where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
+       into live using most + 1;
+    execute format('select count(*) filter (where d.finished_at >= $1), max(d.finished_at) filter (where d.finished_at < $1)
+                      from postrider.%I d', 'done' || suffix) into n_fresh, gone_by using old_enough;
+    live := coalesce(live, '{}');
+    if cardinality(live) + n_fresh > most then
+        pinned_by := case when cardinality(live) > most then 'live jobs' else 'jobs that have not been over for long enough' end;
+        if cardinality(live) > most then
+            execute format('select j.kind from postrider.%I j where j.class = $1 and j.id = any ($2) group by j.kind
+                             order by count(*) desc, j.kind limit 1', 'job' || suffix) into most_kind using class, live;
+        end if;
+        perform postrider.pin(class, first, pinned_by, most_kind, cardinality(live) + n_fresh, interval '1 hour');
+        return json_build_object('span', suffix, 'pinned', pinned_by, 'again', true);
+    end if;
+    execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
+    for n in 1..5 loop
+        begin
+            perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
+            insert into postrider.retired (class, first, until, ended_by)
+            values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
+            update postrider.retired r set swept = false
+             where r.class = retire_span.class and r.first >= retire_span.first and r.until <= retire_span.until;
+            delete from postrider.pinned p where p.class = retire_span.class and p.first = retire_span.first;
+            return json_build_object('span', suffix, 'kept', cardinality(live) + n_fresh, 'again', true);
+        exception when lock_not_available then
+            -- everybody who came meanwhile has waited for us; they go first
+            perform pg_sleep(0.2);
+        end;
+    end loop;
+    perform postrider.pin(class, first, 'transactions that read jobs for long', null, 1, interval '5 minutes');
+    return json_build_object('span', suffix, 'held', true, 'again', false);
+end $_$;
+
+
+--
 -- Name: retry(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2669,7 +4365,7 @@ begin
     for x in select distinct i from unnest(retry.ids) i order by i loop
         select * into j from postrider.job q where q.class = (x & 3)::smallint and q.id = x;
         if not found then
-            return query select x, 'unknown', null::text;
+            return query select x, case when postrider.gone_since(x) is null then 'unknown' else 'gone' end, null::text;
             continue;
         end if;
         delete from postrider.done o where o.class = j.class and o.id = x returning o.* into d;
@@ -2681,7 +4377,9 @@ begin
             on conflict do nothing;
             -- a new life: its age is counted from here
             update postrider.job q set run_at = clock_timestamp() where q.class = j.class and q.id = x;
-            w := row (j.queue, j.priority, 0, null, x, 0, 0, case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end,
+            w := row (j.queue, j.priority, coalesce(j.share, 0), null, x, 0, 0,
+                      case j.unique_mode when 1 then 17 when 5 then 17 when 2 then 1 else 0 end
+                      | case when j.limit_key is not null then 96 when j.order_key is not null then 32 else 0 end,
                       j.order_key, null);
             perform postrider.make_ready(w);
             if j.unique_mode in (1, 2, 5) then
@@ -2705,6 +4403,49 @@ begin
       from unnest(revived) r (id) join postrider.job q on q.class = (r.id & 3)::smallint and q.id = r.id
      order by q.unique_hash, q.id
         on conflict do nothing;
+end $$;
+
+
+--
+-- Name: room_of(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    of_key text := substr(lane_key, 7);
+    own postrider.key_limit;
+    other postrider.key_limit;
+    l postrider.lane;
+    now timestamptz := clock_timestamp();
+begin
+    select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
+    select * into other from postrider.key_limit x where x.queue = lane_queue and x.key = '';
+    if greatest(own.held_until, other.held_until) > now then
+        free := 0;
+        again := greatest(own.held_until, other.held_until);
+        return;
+    end if;
+    if own.most is null and own.starts is null then
+        own := other;
+    end if;
+    if own.most is not null then
+        free := greatest(0, own.most - (
+            select count(*) from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
+             where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
+    end if;
+    if own.starts is not null then
+        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        per_from := case when l.window_at + own.per > now then l.window_at else now end;
+        free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
+        again := per_from + own.per;
+    end if;
 end $$;
 
 
@@ -2817,6 +4558,112 @@ end $$;
 
 
 --
+-- Name: set_limit(text, text, integer, integer, interval); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.set_limit(queue text, key text, most integer DEFAULT NULL::integer, starts integer DEFAULT NULL::integer, per interval DEFAULT NULL::interval) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+begin
+    perform postrider.check_name('queue', queue, true);
+    perform postrider.check_keys(null, null, nullif(key, ''));
+    if most not between 0 and 1000000 then
+        perform postrider.refuse('PR005', 'most', format('%s is out of range', most), 'use 0 to 1000000');
+    elsif (starts is null) <> (per is null) then
+        perform postrider.refuse('PR005', 'starts', 'a rate is a number of starts and a period', 'give starts and per together');
+    elsif starts not between 1 and 1000000 or per not between interval '10 milliseconds' and interval '366 days' then
+        perform postrider.refuse('PR005', 'starts', 'it is not a rate', 'use 1 to 1000000 starts in 10 ms to a year');
+    end if;
+    insert into postrider.key_limit as l (queue, key, most, starts, per) values (queue, key, most, starts, per)
+        on conflict on constraint key_limit_pkey do update
+       set most = excluded.most, starts = excluded.starts, per = excluded.per, changed_at = clock_timestamp();
+    perform postrider.call_limits(queue, key);
+end $$;
+
+
+--
+-- Name: settle_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.settle_lanes(queue text, keys text[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
+    k text;
+    l postrider.lane;
+    head postrider.ready;
+    moved boolean := false;
+begin
+    insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
+    foreach k in array got loop
+        if k like 'limit:%' then
+            moved := postrider.let_in(settle_lanes.queue, k) or moved;
+            continue;
+        end if;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        if l.holder is not null then
+            perform postrider.judge_holder(l);
+        end if;
+        head := postrider.next_turn(settle_lanes.queue, k);
+        if head.id is not null then
+            insert into postrider.ready select head.*;
+            moved := true;
+        else
+            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+               and not exists (select from postrider.parked p
+                                where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
+        end if;
+    end loop;
+    if moved then
+        perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
+
+--
+-- Name: settle_lanes_called(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.settle_lanes_called() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    x record;
+begin
+    for x in
+        with taken as (
+            delete from postrider.lane_call c where c.ctid = any (array(
+                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key
+        )
+        select t.queue, array_agg(distinct t.key order by t.key) as keys from (
+            select * from taken
+            union all
+            select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
+         group by t.queue order by t.queue
+    loop
+        -- what was parked without the lock may lie below
+        update postrider.lane l set low_parked = 0, low_ready = 0 from unnest(x.keys) k (key)
+         where l.queue = x.queue and l.key = k.key and l.ctid = (
+            select m.ctid from postrider.lane m where m.queue = x.queue and m.key = k.key for update skip locked);
+        perform postrider.settle_lanes(x.queue, x.keys);
+    end loop;
+end $$;
+
+
+--
 -- Name: settle_left_over(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2850,6 +4697,35 @@ begin
         select t.id, min(t.reason) as reason from taken t group by t.id order by t.id
     loop
         perform postrider.cancel_within(array[x.id], x.reason, 1);
+    end loop;
+end $$;
+
+
+--
+-- Name: settle_turns(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.settle_turns(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    x record;
+begin
+    for x in
+        select j.queue, array_agg(distinct k.key order by k.key) as keys
+          from unnest(settle_turns.ids) i (id)
+          join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+         cross join lateral (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key)
+         where k.key is not null group by j.queue order by j.queue
+    loop
+        perform postrider.settle_lanes(x.queue, x.keys);
     end loop;
 end $$;
 
@@ -2915,6 +4791,35 @@ end $$;
 
 
 --
+-- Name: share_of(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.share_of(owner text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((hashtextextended(owner, (0)::bigint) & (63)::bigint))::smallint;
+
+
+--
+-- Name: share_unique(bytea, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.share_unique(hash bytea, job bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform 1 from postrider.uniq x where x.hash = share_unique.hash and x.job = share_unique.job for share;
+    if not found then
+        raise no_data_found;
+    end if;
+    return true;
+exception when no_data_found then
+    return false;
+end $$;
+
+
+--
 -- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2962,66 +4867,6 @@ WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000',
 
 
 --
--- Name: lease; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.lease (
-    id bigint NOT NULL,
-    worker uuid NOT NULL,
-    call bigint,
-    claimed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    queue text NOT NULL,
-    ids bigint[] NOT NULL,
-    positions bigint[] NOT NULL,
-    attempts smallint[] NOT NULL,
-    losses smallint[] NOT NULL,
-    flags smallint[] NOT NULL,
-    priorities smallint[] NOT NULL,
-    shares smallint[] NOT NULL,
-    order_keys text[],
-    special boolean DEFAULT false NOT NULL,
-    open bigint[] NOT NULL
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
-
-
---
--- Name: parked; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.parked (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-);
-
-
---
--- Name: ready; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.ready (
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    share smallint NOT NULL,
-    pos bigint NOT NULL,
-    id bigint NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    flags smallint DEFAULT 0 NOT NULL,
-    order_key text
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
-
-
---
 -- Name: state_of(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3031,21 +4876,7 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = 0) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
-
-
---
--- Name: uniq; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.uniq (
-    hash bytea NOT NULL,
-    mode smallint NOT NULL,
-    job bigint,
-    running bigint,
-    until timestamp with time zone
-)
-WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
+    RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
 
 
 --
@@ -3119,6 +4950,146 @@ end $$;
 
 
 --
+-- Name: take_room(text, postrider.ready[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    limited text[];
+    got text[];
+    k text;
+    ids bigint[];
+    none bigint[] := '{}';
+    room record;
+    few int;
+begin
+    parked := false;
+    limited := array(
+        select 'limit:' || j.limit_key from unnest(going) g
+          join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
+    got := postrider.lock_lanes(take_room.queue, limited);
+    foreach k in array limited loop
+        ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id
+                      where j.limit_key = substr(k, 7) order by j.id);
+        if k <> all (got) then
+            none := none || ids;
+            insert into postrider.lane_call (queue, key) values (take_room.queue, k);
+            continue;
+        end if;
+        select * into room from postrider.room_of(take_room.queue, k);
+        few := least(room.free, cardinality(ids));
+        if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
+            update postrider.lane l
+               set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
+                   window_at = room.per_from, due_at = room.again
+             where l.queue = take_room.queue and l.key = k;
+        end if;
+        if few < cardinality(ids) then
+            none := none || ids[few + 1:];
+            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
+             where l.queue = take_room.queue and l.key = k;
+        end if;
+        -- nothing waits, nothing is counted: whoever comes next makes it again
+        if room.free is null then
+            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
+               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+        end if;
+    end loop;
+    insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses, g.flags, g.order_key
+      from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
+    parked := found;
+    select array_agg(g) into may from unnest(going) g where g.id <> all (none);
+end $$;
+
+
+--
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    picked postrider.ready[];
+    asking postrider.ready[];
+    going postrider.ready[];
+    got text[];
+    k record;
+    head postrider.ready;
+    lowest bigint;
+begin
+    with taken as (
+        delete from postrider.ready r
+         where r.ctid = any (array(
+            select x.place
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+             cross join lateral (
+                select y.ctid as place from postrider.ready y
+                 where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                 order by y.pos limit take_turns.most for update skip locked) x
+             where not exists (select from postrider.queue q where q.name = take_turns.queue and q.paused_at is not null)
+             limit take_turns.most))
+        returning r.*
+    )
+    select array_agg(row (t.*)::postrider.ready) into picked from taken t;
+    select array_agg(u) filter (where u.flags & 32 = 0),
+           array_agg(u) filter (where u.flags & 32 <> 0 and (u.flags & 2 <> 0 or u.order_key is null)),
+           array_agg(u) filter (where u.flags & 34 = 32 and u.order_key is not null)
+      into turns, going, asking from unnest(picked) u;
+    moved := asking is not null;
+    if moved then
+        got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses, a.flags, a.order_key
+          from unnest(asking) a;
+        insert into postrider.lane_call (queue, key)
+        select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
+        for k in
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
+             where 'order:' || a.order_key = any (got) group by 1 order by 1
+        loop
+            lowest := k.lowest;
+            if k.n > 1 then
+                -- many of one key: the rest of them may not be in the way of others either
+                lowest := least(lowest, postrider.clear_ready(take_turns.queue, k.key, (
+                    select l.low_ready from postrider.lane l where l.queue = take_turns.queue and l.key = k.key)));
+            end if;
+            update postrider.lane l set low_parked = lowest where l.queue = take_turns.queue and l.key = k.key and l.low_parked > lowest;
+            head := postrider.next_turn(take_turns.queue, k.key);
+            if head.id is not null then
+                going := going || head;
+            end if;
+        end loop;
+    end if;
+    turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
+    going := array(select g from unnest(going) g where g.flags & 64 <> 0);
+    if going <> '{}' then
+        select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
+    end if;
+end $$;
+
+
+--
 -- Name: take_unique(bytea, smallint, bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3140,9 +5111,8 @@ begin
             continue;
         end if;
         if u.job is not null and (u.until is null or u.until > clock_timestamp()) then
-            if mode in (1, 5) then
-                perform 1 from postrider.uniq x where x.hash = take_unique.hash and x.job = u.job for share;
-                continue when not found;
+            if mode in (1, 5) and not postrider.share_unique(hash, u.job) then
+                continue;
             end if;
             return u.job;
         end if;
@@ -3172,7 +5142,7 @@ declare
 begin
     delete from postrider.ready r where r.ctid = any (array(
         select x.ctid from postrider.ready x
-         where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id
+         where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id and x.id = j.id
            and x.attempt <= tried_most for update skip locked))
     returning r.queue, r.priority, r.share, r.pos, r.id, r.attempt, r.losses, r.flags, r.order_key, null::smallint into w;
     if w.id is null then
@@ -3187,6 +5157,10 @@ begin
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x where x.id = j.id and x.attempt <= tried_most for update skip locked))
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, p.flags, p.order_key, null::smallint into w;
+    end if;
+    if w.flags & 32 <> 0 then
+        -- others may have waited for it
+        perform postrider.call_lanes(j);
     end if;
     return w;
 end $$;
@@ -3280,6 +5254,9 @@ begin
     if exists (select from postrider.unsettled) or exists (select from postrider.cancellation) then
         perform postrider.settle_left_over();
     end if;
+    if exists (select from postrider.lane_call) or exists (select from postrider.lane l where l.due_at <= clock_timestamp()) then
+        perform postrider.settle_lanes_called();
+    end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
     end if;
@@ -3300,8 +5277,10 @@ begin
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
                    where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
-        'due_in_ms', (select greatest(0, ceil(extract(epoch from y.run_at - clock_timestamp()) * 1000))::bigint
-                        from postrider.later y order by y.run_at limit 1),
+        'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
+                        from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
+                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
+                       where d.at is not null),
         'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
             array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
@@ -3379,6 +5358,38 @@ begin
         end if;
     end loop;
     return moved;
+end $$;
+
+
+--
+-- Name: usual_duties(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.usual_duties() RETURNS json
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    advanced text[] := '{}';
+    forgotten int;
+begin
+    if postrider.advance_epoch('event') then
+        advanced := advanced || 'event'::text;
+    end if;
+    if postrider.advance_epoch('job') then
+        advanced := advanced || 'job'::text;
+    end if;
+    with old as (
+        delete from postrider.idempotency i where i.ctid = any (array(
+            select o.ctid from postrider.idempotency o where o.until < clock_timestamp() order by o.until limit 10000
+               for update skip locked))
+        returning 1
+    )
+    select count(*) into forgotten from old;
+    delete from postrider.uniq u where u.ctid = any (array(
+        select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
+    perform postrider.forget_leftovers();
+    return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
 
@@ -3470,6 +5481,31 @@ PARTITION BY RANGE (class, id);
 
 
 --
+-- Name: discarded; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.discarded (
+    at timestamp with time zone NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    n bigint NOT NULL
+);
+
+
+--
+-- Name: duty; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.duty (
+    name text NOT NULL,
+    done_at timestamp with time zone,
+    took_ms bigint,
+    told json,
+    failing_since timestamp with time zone,
+    error text
+);
+
+
+--
 -- Name: endpoint; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -3555,6 +5591,16 @@ PARTITION BY RANGE (seq);
 
 
 --
+-- Name: event_done; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event_done (
+    epoch bigint NOT NULL,
+    job_epoch bigint NOT NULL
+);
+
+
+--
 -- Name: event_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
@@ -3594,6 +5640,18 @@ CREATE TABLE postrider.event_type (
 
 
 --
+-- Name: failed; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.failed (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    lease bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000');
+
+
+--
 -- Name: idempotency; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -3618,15 +5676,31 @@ CREATE SEQUENCE postrider.job_epoch
 
 
 --
--- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
+-- Name: key_limit; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE SEQUENCE postrider.job_number
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    MAXVALUE 17592186044415
-    CACHE 1;
+CREATE TABLE postrider.key_limit (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    most integer,
+    starts integer,
+    per interval,
+    held_until timestamp with time zone,
+    reason text,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT a_rate_has_starts_and_a_period CHECK ((((starts IS NULL) = (per IS NULL)) AND (starts > 0) AND (per > '00:00:00'::interval))),
+    CONSTRAINT most_is_not_negative CHECK ((most >= 0))
+);
+
+
+--
+-- Name: lane_call; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lane_call (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C"
+);
 
 
 --
@@ -3678,18 +5752,18 @@ CREATE TABLE postrider.partitioned (
 
 
 --
--- Name: progress; Type: TABLE; Schema: postrider; Owner: -
+-- Name: pinned; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.progress (
-    id bigint NOT NULL,
-    lease bigint NOT NULL,
-    percent smallint NOT NULL,
-    note text NOT NULL,
-    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT percent_is_0_to_100 CHECK (((percent >= 0) AND (percent <= 100)))
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+CREATE TABLE postrider.pinned (
+    class smallint NOT NULL,
+    first bigint NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    by text NOT NULL,
+    kind text,
+    n bigint NOT NULL
+);
 
 
 --
@@ -3699,6 +5773,20 @@ WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_
 CREATE TABLE postrider.queue (
     name text NOT NULL,
     paused_at timestamp with time zone
+);
+
+
+--
+-- Name: retention; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.retention (
+    what text NOT NULL,
+    keep interval NOT NULL,
+    declared_by text DEFAULT ''::text NOT NULL,
+    generation bigint DEFAULT '-1'::integer NOT NULL,
+    CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
+    CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
 );
 
 
@@ -3715,7 +5803,9 @@ CREATE TABLE postrider.route (
     priority smallint NOT NULL,
     max_attempts smallint NOT NULL,
     class smallint NOT NULL,
-    delay_ms bigint NOT NULL
+    delay_ms bigint NOT NULL,
+    limit_key text,
+    fair boolean DEFAULT false NOT NULL
 );
 
 
@@ -3787,26 +5877,6 @@ CREATE SEQUENCE postrider.wake_job
 
 
 --
--- Name: worker; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.worker (
-    id uuid NOT NULL,
-    app text NOT NULL,
-    version text NOT NULL,
-    host text NOT NULL,
-    pid integer NOT NULL,
-    queues text[] NOT NULL,
-    kinds text[] NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    beat bigint DEFAULT 1 NOT NULL,
-    beat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    schedules text[] DEFAULT '{}'::text[] NOT NULL
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
-
-
---
 -- Name: endpoint a_subscription_has_one_endpoint; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3847,11 +5917,27 @@ ALTER TABLE ONLY postrider.delivery_attempt
 
 
 --
+-- Name: discarded discarded_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.discarded
+    ADD CONSTRAINT discarded_pkey PRIMARY KEY (at, kind);
+
+
+--
 -- Name: done done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.done
     ADD CONSTRAINT done_pkey PRIMARY KEY (class, id);
+
+
+--
+-- Name: duty duty_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.duty
+    ADD CONSTRAINT duty_pkey PRIMARY KEY (name);
 
 
 --
@@ -3879,6 +5965,14 @@ ALTER TABLE ONLY postrider.epoch
 
 
 --
+-- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.event_done
+    ADD CONSTRAINT event_done_pkey PRIMARY KEY (epoch);
+
+
+--
 -- Name: event event_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3892,6 +5986,14 @@ ALTER TABLE ONLY postrider.event
 
 ALTER TABLE ONLY postrider.event_type
     ADD CONSTRAINT event_type_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: failure failure_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.failure
+    ADD CONSTRAINT failure_pkey PRIMARY KEY (kind, fingerprint);
 
 
 --
@@ -3911,11 +6013,27 @@ ALTER TABLE ONLY postrider.job
 
 
 --
+-- Name: key_limit key_limit_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.key_limit
+    ADD CONSTRAINT key_limit_pkey PRIMARY KEY (queue, key);
+
+
+--
 -- Name: kind kind_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.kind
     ADD CONSTRAINT kind_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: lane lane_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.lane
+    ADD CONSTRAINT lane_pkey PRIMARY KEY (queue, key);
 
 
 --
@@ -3967,6 +6085,14 @@ ALTER TABLE ONLY postrider.partitioned
 
 
 --
+-- Name: pinned pinned_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.pinned
+    ADD CONSTRAINT pinned_pkey PRIMARY KEY (class, first);
+
+
+--
 -- Name: progress progress_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -3988,6 +6114,22 @@ ALTER TABLE ONLY postrider.queue
 
 ALTER TABLE ONLY postrider.ready
     ADD CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, share, pos);
+
+
+--
+-- Name: retention retention_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (what);
+
+
+--
+-- Name: retired retired_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.retired
+    ADD CONSTRAINT retired_pkey PRIMARY KEY (class, first);
 
 
 --
@@ -4020,6 +6162,14 @@ ALTER TABLE ONLY postrider.subscription
 
 ALTER TABLE ONLY postrider.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.tally
+    ADD CONSTRAINT tally_pkey PRIMARY KEY (kind, queue, state);
 
 
 --
@@ -4074,10 +6224,38 @@ CREATE INDEX idempotency_expired ON postrider.idempotency USING btree (until);
 
 
 --
+-- Name: lane_call_key; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_call_key ON postrider.lane_call USING btree (queue, key);
+
+
+--
+-- Name: lane_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+
+--
+-- Name: lane_stopped; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_stopped ON postrider.lane USING btree (queue, key) WHERE (stopped_at IS NOT NULL);
+
+
+--
 -- Name: later_moved; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX later_moved ON postrider.later USING btree (id) WHERE (why <> 0);
+
+
+--
+-- Name: lease_limited; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lease_limited ON postrider.lease USING btree (queue) WHERE (limit_keys IS NOT NULL);
 
 
 --
@@ -4102,6 +6280,13 @@ CREATE INDEX parked_job ON postrider.parked USING btree (id);
 
 
 --
+-- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
+
+
+--
 -- Name: ready_moved; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -4113,6 +6298,20 @@ CREATE INDEX ready_moved ON postrider.ready USING btree (id) WHERE (pos <> id);
 --
 
 CREATE INDEX ready_strict ON postrider.ready USING btree (queue) WHERE (((flags)::integer & 8) <> 0);
+
+
+--
+-- Name: ready_turn; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_turn ON postrider.ready USING btree (queue, order_key, id) WHERE ((((flags)::integer & 34) = 32) AND (pos = id));
+
+
+--
+-- Name: ready_turn_moved; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, id) WHERE ((((flags)::integer & 34) = 32) AND (pos <> id));
 
 
 --
@@ -4148,6 +6347,13 @@ CREATE INDEX uniq_expired ON postrider.uniq USING btree (until) WHERE (until IS 
 --
 
 CREATE INDEX unsettled_job ON postrider.unsettled USING btree (id);
+
+
+--
+-- Name: attempt attempt_failed; Type: TRIGGER; Schema: postrider; Owner: -
+--
+
+CREATE TRIGGER attempt_failed AFTER INSERT ON postrider.attempt FOR EACH ROW WHEN ((new.outcome = ANY (ARRAY[2, 3, 4]))) EXECUTE FUNCTION postrider.note_failed();
 
 
 --
@@ -4191,6 +6397,13 @@ ALTER TABLE ONLY postrider.subscription
 
 
 --
+-- Name: FUNCTION act_on_lane(queue text, order_key text, act text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.act_on_lane(queue text, order_key text, act text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION advance_epoch(unit text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4198,10 +6411,52 @@ REVOKE ALL ON FUNCTION postrider.advance_epoch(unit text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION after_special(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION after_special(ids bigint[], alike boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.after_special(ids bigint[], alike boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION alerts(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION alerts_of_jobs(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_jobs() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION alerts_of_keeping(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION alerts_of_server(long interval); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION call_lanes(j postrider.job); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.call_lanes(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION call_limits(queue text, key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.call_limits(queue text, key text) FROM PUBLIC;
 
 
 --
@@ -4268,6 +6523,13 @@ REVOKE ALL ON FUNCTION postrider.check_json(field text, data json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION check_keys(order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_keys(order_key text, order_policy text, limit_key text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_name(field text, name text, reserved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4296,10 +6558,24 @@ REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kin
 
 
 --
+-- Name: FUNCTION clear_ready(queue text, key text, low bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.clear_ready(queue text, key text, low bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION compile_routes(subscriptions bigint[], types text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION count_jobs(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.count_jobs(most integer) FROM PUBLIC;
 
 
 --
@@ -4338,6 +6614,13 @@ REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION drop_events(epoch bigint, child text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_events(epoch bigint, child text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4352,6 +6635,13 @@ REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION duty_failed(duty text, error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.duty_failed(duty text, error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION end_name(state smallint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4359,17 +6649,17 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean) FROM PUBLIC;
 
 
 --
@@ -4394,10 +6684,66 @@ REVOKE ALL ON FUNCTION postrider.event_id(recorded_at timestamp with time zone, 
 
 
 --
+-- Name: FUNCTION event_pinned_by(epoch bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_pinned_by(epoch bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION event_seq(id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.event_seq(id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain_parked(j postrider.job, p postrider.parked); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain_parked(j postrider.job, p postrider.parked) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain_ready(j postrider.job, r postrider.ready); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION said(at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain_running(j postrider.job, l postrider.lease); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain_running(j postrider.job, l postrider.lease) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION failures(kind text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.failures(kind text, most integer) FROM PUBLIC;
 
 
 --
@@ -4436,10 +6782,31 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
+-- Name: FUNCTION forget_leftovers(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_leftovers() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION give_up_schedule(name text, seen timestamp with time zone, problem text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION gone_since(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.gone_since(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION group_failures(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.group_failures(most integer) FROM PUBLIC;
 
 
 --
@@ -4450,6 +6817,27 @@ REVOKE ALL ON FUNCTION postrider.has_partition(unit text, id bigint) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION has_rows(child text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.has_rows(child text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION heads(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.heads() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION hold(queue text, key text, until timestamp with time zone, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.hold(queue text, key text, until timestamp with time zone, reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION hold_group(id bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4457,10 +6845,17 @@ REVOKE ALL ON FUNCTION postrider.hold_group(id bigint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION housekeep(); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION housekeep(duty text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.housekeep() FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION job_spans(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.job_spans() FROM PUBLIC;
 
 
 --
@@ -4478,10 +6873,38 @@ REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION judge_holder(l postrider.lane); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.judge_holder(l postrider.lane) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION keep_for(what text, keep interval, declared_by text, generation bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.keep_for(what text, keep interval, declared_by text, generation bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION lanes(queue text, after text, most integer, only_key text, only_stopped boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.lanes(queue text, after text, most integer, only_key text, only_stopped boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION leave(worker uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION let_in(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text) FROM PUBLIC;
 
 
 --
@@ -4499,6 +6922,20 @@ REVOKE ALL ON FUNCTION postrider.lock_declarations() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION lock_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION make_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION make_partitions(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4513,6 +6950,20 @@ REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION next_turn(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.next_turn(lane_queue text, lane_key text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION normal_error(error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.normal_error(error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4520,10 +6971,31 @@ REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FR
 
 
 --
+-- Name: FUNCTION note_failed(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_progress(worker uuid, progress json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION order_rule(policy text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.order_rule(policy text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION overview(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.overview() FROM PUBLIC;
 
 
 --
@@ -4555,10 +7027,24 @@ REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM 
 
 
 --
+-- Name: FUNCTION pin(class smallint, first bigint, by text, kind text, n bigint, rest interval); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION promote(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION prune_kept(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.prune_kept() FROM PUBLIC;
 
 
 --
@@ -4646,10 +7132,38 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 
 
 --
+-- Name: FUNCTION retire(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retire() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION retire_events(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retire_events() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION retire_span(class smallint, first bigint, until bigint, suffix text, keep interval); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION retry(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -4674,6 +7188,27 @@ REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION set_limit(queue text, key text, most integer, starts integer, per interval); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, starts integer, per interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION settle_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION settle_lanes_called(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.settle_lanes_called() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION settle_left_over(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -4681,10 +7216,31 @@ REVOKE ALL ON FUNCTION postrider.settle_left_over() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION settle_turns(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.settle_turns(ids bigint[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION settle_unique(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION share_of(owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.share_of(owner text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION share_unique(hash bytea, job bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.share_unique(hash bytea, job bigint) FROM PUBLIC;
 
 
 --
@@ -4720,6 +7276,20 @@ REVOKE ALL ON FUNCTION postrider.take_for_ever(j postrider.job) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.take_later(j postrider.job, tried_most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --
@@ -4769,6 +7339,13 @@ REVOKE ALL ON FUNCTION postrider.unique_mode_no(mode text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.unpark(queues text[], kinds text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION usual_duties(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
 
 
 --
