@@ -50,6 +50,7 @@ async fn o1_a_lane_that_is_wrong_is_found() {
                 .stage(one_key("block"))
                 .session("a", [claim("w2", 9), tick("w2")])
                 .session("b", [finish("w1", Completed)]),
+            Spec::new("a claim while the head runs").stage(one_key("block")).session("a", [claim("w2", 9)]),
             Spec::new("two claims of one limit")
                 .stage([set_limit("k", 1), enqueue_limited("x", "k"), enqueue_limited("y", "k")])
                 .session("a", [claim("w1", 1)])
