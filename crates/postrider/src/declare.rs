@@ -1,6 +1,7 @@
 mod check;
 mod keep;
 mod schedule;
+mod write; // as postrider.declare reads it
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Unique, check_owner,
-    check_public_name,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, check_owner, check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -18,11 +18,12 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use check::{once, option};
+use write::{kind_json, subscription_json};
 
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
 use crate::handle::{Handler, Registered, Registry};
-use crate::job::{Known, retry};
+use crate::job::Known;
 use crate::pg::{Arg, Statement, Tx, begin};
 use crate::port::Jobs;
 use crate::run::{Bus, Parts, Settings, admit};
@@ -375,30 +376,8 @@ impl Builder {
     }
 }
 
-fn kind_json(spec: &KindSpec) -> serde_json::Value {
-    json!({
-        "name": spec.name, "queue": spec.queue, "priority": spec.priority, "max_attempts": spec.max_attempts,
-        "timeout_ms": ms(spec.timeout), "retry": retry::write(&spec.retry), "class": spec.class,
-        "unique_mode": spec.unique.map(Unique::name), "unique_for_ms": spec.unique.and_then(Unique::window_ms),
-        "max_age_ms": ms(spec.max_age), "order_policy": spec.order.policy(), "fair": spec.fair,
-        "limit": spec.limit.map(|limit| json!({
-            "most": limit.most, "starts": limit.rate.map(|rate| rate.starts), "per_ms": limit.rate.map(|rate| ms(rate.per)),
-        })),
-    })
-}
-
-fn subscription_json(spec: &SubscriptionSpec) -> serde_json::Value {
-    json!({
-        "name": spec.name, "types": spec.types, "kind": spec.kind, "owner": spec.owner, "delay_ms": ms(spec.delay),
-    })
-}
-
 /// Between two tries to reach the database, with dice in [0, 1): all processes of a fleet start at the same time.
 fn pause(tries: u32, dice: f64) -> Duration {
     let longest = Duration::from_millis(100).saturating_mul(2_u32.saturating_pow(tries.min(16)));
     longest.min(Duration::from_secs(5)).mul_f64(0.5 + dice.clamp(0.0, 1.0) / 2.0)
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,7 +4,7 @@ use postrider_contract::{Refused, Schedule, When, check_json, check_name, check_
 use serde_json::json;
 
 use super::check::{once, option};
-use super::ms;
+use super::write::ms;
 use crate::job::Known;
 use crate::schedule::refuse_times;
 

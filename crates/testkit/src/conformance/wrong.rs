@@ -105,7 +105,7 @@ pub const WRONG: &[Wrong] = &[
     },
     Wrong {
         says: "lets a run start that an open transaction counts on",
-        how: How::Altered("take_unique", "if mode in (1, 5) then", "if mode in (-1) then"),
+        how: How::Altered("take_unique", "if mode in (1, 5) and", "if mode in (-1) and"),
         among: "u",
         maybe: &[],
         red: &["u9_a_run"],

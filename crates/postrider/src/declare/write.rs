@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+use postrider_contract::{KindSpec, SubscriptionSpec, Unique};
+use serde_json::json;
+
+use crate::job::retry;
+
+pub(super) fn kind_json(spec: &KindSpec) -> serde_json::Value {
+    json!({
+        "name": spec.name, "queue": spec.queue, "priority": spec.priority, "max_attempts": spec.max_attempts,
+        "timeout_ms": ms(spec.timeout), "retry": retry::write(&spec.retry), "class": spec.class,
+        "unique_mode": spec.unique.map(Unique::name), "unique_for_ms": spec.unique.and_then(Unique::window_ms),
+        "max_age_ms": ms(spec.max_age), "order_policy": spec.order.policy(), "fair": spec.fair,
+        "limit": spec.limit.map(|limit| json!({
+            "most": limit.most, "starts": limit.rate.map(|rate| rate.starts), "per_ms": limit.rate.map(|rate| ms(rate.per)),
+        })),
+    })
+}
+
+pub(super) fn subscription_json(spec: &SubscriptionSpec) -> serde_json::Value {
+    json!({
+        "name": spec.name, "types": spec.types, "kind": spec.kind, "owner": spec.owner, "delay_ms": ms(spec.delay),
+    })
+}
+
+pub(super) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
