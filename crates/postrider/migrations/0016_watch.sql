@@ -167,7 +167,8 @@ begin
         return postrider.explain_parked(j, p);
     end if;
     select * into r from postrider.ready x
-     where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id;
+     where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id
+       and x.id = j.id;
     if not found then
         select * into r from postrider.ready x where x.id = j.id and x.pos <> x.id;
     end if;
@@ -197,6 +198,18 @@ return case
         select coalesce(min(format('Job %s, which is like it, runs: it comes after that one.', u.running)),
                         'A job like it ran: the next beat of a worker makes it ready.')
           from postrider.uniq u where u.hash = j.unique_hash and u.running is not null)
+    when p.key like 'order:%' then coalesce(
+        (select case when l.stopped_at is not null
+                     then format('Its order key %L stopped at %s (%s): it waits until an operator lets that go on.', j.order_key,
+                                 postrider.said(l.stopped_at), l.reason)
+                     when l.holder is not null then format('Job %s has the turn of its order key %L: it comes after that one.', l.holder, j.order_key) end
+           from postrider.lane l where l.queue = p.queue and l.key = p.key),
+        format('Its order key %L is free: the next beat of a worker gives the turn to the oldest job that waits for it.', j.order_key))
+    when p.key like 'limit:%' then coalesce(
+        (select format('Its limit key %L is held until %s%s.', j.limit_key, postrider.said(c.held_until), coalesce(': ' || nullif(c.reason, ''), ''))
+           from postrider.key_limit c
+          where c.queue = p.queue and c.key in (j.limit_key, '') and c.held_until > clock_timestamp() order by c.key desc limit 1),
+        format('Its limit key %L has no room: it waits until one of that key ends, or until more may start.', j.limit_key))
     else format('It waits in queue %s for %s.', p.queue, p.key) end;
 
 -- Due, and not claimed.

@@ -1944,7 +1944,8 @@ begin
         return postrider.explain_parked(j, p);
     end if;
     select * into r from postrider.ready x
-     where x.queue = j.queue and x.priority = j.priority and x.share = 0 and x.pos = j.id and x.id = j.id;
+     where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id
+       and x.id = j.id;
     if not found then
         select * into r from postrider.ready x where x.id = j.id and x.pos <> x.id;
     end if;
@@ -1953,6 +1954,56 @@ begin
     end if;
     return 'It is on its way from one place to another: look again.';
 end $$;
+
+
+--
+-- Name: said(timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
+
+
+--
+-- Name: key_limit; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.key_limit (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    most integer,
+    starts integer,
+    per interval,
+    held_until timestamp with time zone,
+    reason text,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT a_rate_has_starts_and_a_period CHECK ((((starts IS NULL) = (per IS NULL)) AND (starts > 0) AND (per > '00:00:00'::interval))),
+    CONSTRAINT most_is_not_negative CHECK ((most >= 0))
+);
+
+
+--
+-- Name: lane; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.lane (
+    queue text NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    holder bigint,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    low_parked bigint DEFAULT 0 NOT NULL,
+    low_ready bigint DEFAULT 0 NOT NULL,
+    stopped_at timestamp with time zone,
+    reason text,
+    stopped_by bigint,
+    window_at timestamp with time zone,
+    used integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
 
 
 --
@@ -1994,7 +2045,7 @@ WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_
 CREATE FUNCTION postrider.explain_parked(j postrider.job, p postrider.parked) RETURNS text
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN CASE WHEN ((p).key ~~ 'kind:%'::text) THEN format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.'::text, (p).queue, (j).kind) WHEN ((p).key = 'strict:'::text) THEN format('Its worker died %s times while it ran: it waits until it can run alone in queue %s.'::text, (p).losses, (p).queue) WHEN ((p).key ~~ 'unique:%'::text) THEN (SELECT COALESCE(min(format('Job %s, which is like it, runs: it comes after that one.'::text, u.running)), 'A job like it ran: the next beat of a worker makes it ready.'::text) AS "coalesce" FROM postrider.uniq u WHERE ((u.hash = (explain_parked.j).unique_hash) AND (u.running IS NOT NULL))) ELSE format('It waits in queue %s for %s.'::text, (p).queue, (p).key) END;
+    RETURN CASE WHEN ((p).key ~~ 'kind:%'::text) THEN format('No live worker of queue %s knows its kind %s: it waits until one does, and spends no attempt.'::text, (p).queue, (j).kind) WHEN ((p).key = 'strict:'::text) THEN format('Its worker died %s times while it ran: it waits until it can run alone in queue %s.'::text, (p).losses, (p).queue) WHEN ((p).key ~~ 'unique:%'::text) THEN (SELECT COALESCE(min(format('Job %s, which is like it, runs: it comes after that one.'::text, u.running)), 'A job like it ran: the next beat of a worker makes it ready.'::text) AS "coalesce" FROM postrider.uniq u WHERE ((u.hash = (explain_parked.j).unique_hash) AND (u.running IS NOT NULL))) WHEN ((p).key ~~ 'order:%'::text) THEN COALESCE((SELECT CASE WHEN (l.stopped_at IS NOT NULL) THEN format('Its order key %L stopped at %s (%s): it waits until an operator lets that go on.'::text, (explain_parked.j).order_key, postrider.said(l.stopped_at), l.reason) WHEN (l.holder IS NOT NULL) THEN format('Job %s has the turn of its order key %L: it comes after that one.'::text, l.holder, (explain_parked.j).order_key) ELSE NULL::text END AS "case" FROM postrider.lane l WHERE ((l.queue = (explain_parked.p).queue) AND (l.key = (explain_parked.p).key))), format('Its order key %L is free: the next beat of a worker gives the turn to the oldest job that waits for it.'::text, (j).order_key)) WHEN ((p).key ~~ 'limit:%'::text) THEN COALESCE((SELECT format('Its limit key %L is held until %s%s.'::text, (explain_parked.j).limit_key, postrider.said(c.held_until), COALESCE((': '::text || NULLIF(c.reason, ''::text)), ''::text)) AS format FROM postrider.key_limit c WHERE ((c.queue = (explain_parked.p).queue) AND (c.key = ANY (ARRAY[(explain_parked.j).limit_key, ''::text])) AND (c.held_until > clock_timestamp())) ORDER BY c.key DESC LIMIT 1), format('Its limit key %L has no room: it waits until one of that key ends, or until more may start.'::text, (j).limit_key)) ELSE format('It waits in queue %s for %s.'::text, (p).queue, (p).key) END;
 
 
 --
@@ -2050,16 +2101,6 @@ begin
         case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
-
-
---
--- Name: said(timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
 
 
 --
@@ -2833,28 +2874,6 @@ CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
-
-
---
--- Name: lane; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.lane (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    holder bigint,
-    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    low_parked bigint DEFAULT 0 NOT NULL,
-    low_ready bigint DEFAULT 0 NOT NULL,
-    stopped_at timestamp with time zone,
-    reason text,
-    stopped_by bigint,
-    window_at timestamp with time zone,
-    used integer DEFAULT 0 NOT NULL,
-    due_at timestamp with time zone,
-    CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
 
 
 --
@@ -5676,24 +5695,6 @@ CREATE SEQUENCE postrider.job_epoch
 
 
 --
--- Name: key_limit; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.key_limit (
-    queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    most integer,
-    starts integer,
-    per interval,
-    held_until timestamp with time zone,
-    reason text,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT a_rate_has_starts_and_a_period CHECK ((((starts IS NULL) = (per IS NULL)) AND (starts > 0) AND (per > '00:00:00'::interval))),
-    CONSTRAINT most_is_not_negative CHECK ((most >= 0))
-);
-
-
---
 -- Name: lane_call; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -6712,6 +6713,13 @@ REVOKE ALL ON FUNCTION postrider.explain(id bigint) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION said(at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION explain_parked(j postrider.job, p postrider.parked); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -6723,13 +6731,6 @@ REVOKE ALL ON FUNCTION postrider.explain_parked(j postrider.job, p postrider.par
 --
 
 REVOKE ALL ON FUNCTION postrider.explain_ready(j postrider.job, r postrider.ready) FROM PUBLIC;
-
-
---
--- Name: FUNCTION said(at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
 
 
 --

@@ -353,6 +353,39 @@ async fn i4_what_a_job_waits_for_beside_its_time_is_told_in_words() {
 }
 
 #[tokio::test]
+async fn i4_what_a_job_with_keys_or_of_a_fair_kind_waits_for_is_told_in_words() {
+    let desk = Desk::set().await;
+    desk.run(
+        r#"select postrider.declare('{"app": "more", "kinds": [{"name": "t.fair", "queue": "q", "fair": true}]}')"#,
+    )
+    .await;
+    for owner in ["acme", "globex", "initech"] {
+        let fair = desk.enqueue(NewJob { owner: owner.to_owned(), ..job("t.fair") }).await;
+        assert_eq!(desk.explained(&fair).await, "No live worker works on queue q.", "{owner}");
+    }
+    desk.beat("\"t.a\", \"t.b\"").await;
+    let ordered = || NewJob { order_key: Some("k".to_owned()), ..job("t.a") };
+    let (one, two) = (desk.enqueue(ordered()).await, desk.enqueue(ordered()).await);
+    assert_eq!(desk.claim(9).await.len(), 1);
+    let behind = format!("Job {one} has the turn of its order key 'k': it comes after that one.");
+    assert_eq!(desk.explained(&two).await, behind);
+
+    desk.run("select postrider.set_limit('q', 'l', most => 1)").await;
+    let limited = || NewJob { limit_key: Some("l".to_owned()), ..job("t.a") };
+    desk.enqueue(limited()).await;
+    let full = desk.enqueue(limited()).await;
+    assert_eq!(desk.claim(9).await.len(), 1);
+    let room = "Its limit key 'l' has no room: it waits until one of that key ends, or until more may start.";
+    assert_eq!(desk.explained(&full).await, room);
+    desk.run("select postrider.hold('q', 'l', clock_timestamp() + interval '1 hour', 'the other side is down')").await;
+    let held = desk.explained(&full).await;
+    assert!(
+        held.starts_with("Its limit key 'l' is held until 2") && held.ends_with(": the other side is down."),
+        "{held}"
+    );
+}
+
+#[tokio::test]
 async fn i5_an_id_that_nobody_was_given_is_not_found() {
     let desk = Desk::set().await;
     for id in ["4611686018427387904", "-1", "0", "no-such-job", ""] {
