@@ -1,6 +1,7 @@
 -- Retention: what has ended goes after the time of its class, a span of epochs at once, so that its disk is free again.
--- Locks: SHARE on one old partition of jobs or events while it is read; then ACCESS EXCLUSIVE on the partitioned tables for as long as it
--- takes to exchange that partition. No lock is waited for longer than 50 ms.
+-- Locks: SHARE ROW EXCLUSIVE on one old partition of jobs or events, once, for as long as it takes to give it a trigger; later, with no
+-- other lock that a writer waits for, ACCESS EXCLUSIVE on the partitioned tables for as long as it takes to exchange that partition. No lock
+-- is waited for longer than 50 ms.
 -- By hand on a large table: nothing.
 
 -- How long what has ended is kept, by class; and the events.
@@ -39,11 +40,44 @@ create table postrider.pinned (
     primary key (class, first)
 );
 
--- Epochs of events that the relay is done with, and the last epoch of jobs at that moment: no later job is made of them.
-create table postrider.event_done (
-    epoch     bigint      not null primary key,
-    job_epoch bigint      not null
+-- Spans under retirement that were written to since the last look at them, class 0: events. Without a key, so that no writer waits for another.
+create table postrider.written (
+    class smallint not null,
+    first bigint   not null
 );
+
+create function postrider.note_written() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    insert into postrider.written (class, first)
+    select tg_argv[0]::smallint, tg_argv[1]::bigint
+     where not exists (select from postrider.written w where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint);
+    return null;
+end $$;
+
+-- Has it noted from now on who writes to an old partition: late commits, retries, replacements. What is written before it commits, or was
+-- under way, is there for the next look; what comes after that is noted. So a look needs no lock, and who drops the partition, which nobody
+-- may use then, knows whether the look still holds. A lock on the partition would do as well, but whoever waits for the partition holds the
+-- partitioned table already, which is waited for next: a circle. True if it was not watched before; raises lock_not_available.
+create function postrider.watch_writes(child text, class smallint, first bigint) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
+begin
+    if exists (select from pg_trigger t where t.tgrelid = format('postrider.%I', child)::regclass and t.tgname = 'note_written') then
+        return false;
+    end if;
+    execute format('create trigger note_written after insert or update on postrider.%I
+        for each row execute function postrider.note_written(%s, %s)', child, class, first);
+    return true;
+end $$;
+
+-- Forgets what was written to a span: the look that follows sees it.
+create function postrider.forget_written(class smallint, first bigint) returns void
+language sql set search_path = pg_catalog, pg_temp
+as $$ delete from postrider.written w where w.class = forget_written.class and w.first = forget_written.first $$;
+
+create function postrider.was_written(class smallint, first bigint) returns boolean
+language sql set search_path = pg_catalog, pg_temp
+as $$ select exists (select from postrider.written w where w.class = was_written.class and w.first = was_written.first) $$;
 
 -- Says how long a class (short, standard, long) or events (event) are kept. As with other declarations a higher generation wins, and an
 -- equal one must say the same.
@@ -185,13 +219,15 @@ declare
     pinned_by text;
     most_kind text;
 begin
-    -- whoever still writes jobs there (late commits, retries, replacements) is through before the look, or makes us come again
     begin
-        execute format('lock table only postrider.%I in share mode', 'job' || suffix);
+        if postrider.watch_writes('job' || suffix, class, first) then
+            return json_build_object('span', suffix, 'watched', true, 'again', true);
+        end if;
     exception when lock_not_available then
         perform postrider.pin(class, first, 'a transaction that has written to it and is still open', null, 1, interval '5 minutes');
         return json_build_object('span', suffix, 'held', true, 'again', true);
     end;
+    perform postrider.forget_written(class, first);
     execute format('select array_agg(x.id) from (
         select j.id from postrider.%I j
          where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
@@ -211,7 +247,9 @@ begin
     execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
     for n in 1..5 loop
         begin
-            perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
+            if not postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}')) then
+                return json_build_object('span', suffix, 'written', true, 'again', true);
+            end if;
             insert into postrider.retired (class, first, until, ended_by)
             values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
             update postrider.retired r set swept = false
@@ -223,13 +261,14 @@ begin
             perform pg_sleep(0.2);
         end;
     end loop;
-    perform postrider.pin(class, first, 'transactions that read jobs for long', null, 1, interval '5 minutes');
+    perform postrider.pin(class, first, 'transactions that use jobs for long', null, 1, interval '5 minutes');
     return json_build_object('span', suffix, 'held', true, 'again', false);
 end $$;
 
 -- Drops the partitions of a span; these jobs of it live on in a partition of what was kept before, which grows over the span, or in one
--- of their own. The partitioned tables are ours from the first lock on, and everybody waits: nothing is looked for from there on.
-create function postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) returns void
+-- of their own. The partitioned tables are ours from the first lock on, and everybody waits: nothing is looked for from there on. False if
+-- the span was written to since it was looked at.
+create function postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '50ms'
 set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
@@ -251,8 +290,11 @@ begin
     foreach t in array tables loop
         execute format('lock table only postrider.%I in access exclusive mode', t);
         -- the others are not so long in coming as the first one may be
-        set local lock_timeout = '20ms';
+        set local lock_timeout = '10ms';
     end loop;
+    if postrider.was_written(class, first) then
+        return false;
+    end if;
     foreach t in array tables loop
         if grown is not null then
             if before is not null then
@@ -271,104 +313,7 @@ begin
                 t, t || grown, class, span_first << 46, class, until << 46);
         end if;
     end loop;
-end $$;
-
--- Lets the oldest partition of events go that nobody needs any more: it is old enough, the relay is done with it, and so are the jobs that
--- were made of it.
-create function postrider.retire_events() returns json
-language plpgsql set search_path = pg_catalog, pg_temp set jit = off set lock_timeout = '50ms' as $$
-declare
-    current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
-    keep interval := (select r.keep from postrider.retention r where r.what = 'event');
-    last postrider.cut;
-    done pg_snapshot;
-    e bigint;
-    child text;
-    uncut boolean;
-    pinned_by text;
-begin
-    select * into last from postrider.cut order by no desc limit 1;
-    done := coalesce(last.lo, last.hi);
-    for e in
-        select x.epoch - 1 from postrider.epoch x
-         where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
-           -- a transaction may have drawn its number long before it inserts
-           and x.started_at < clock_timestamp() - interval '1 hour'
-         order by x.epoch
-    loop
-        child := format('event_e%s', e);
-        pinned_by := null;
-        if not exists (select from postrider.event_done d where d.epoch = e) then
-            begin
-                execute format('lock table only postrider.%I in share mode', child);
-            exception when lock_not_available then
-                return json_build_object('span', child, 'held', true, 'again', false);
-            end;
-            -- positions mean something only in the cluster that they were taken in
-            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
-               (select c.system_identifier from pg_control_system() c) then
-                pinned_by := 'a log that was restored and not rebased';
-            else
-                execute format('select exists (select from postrider.%I v
-                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
-                if uncut then
-                    pinned_by := 'events that the relay has not come to';
-                else
-                    insert into postrider.event_done (epoch, job_epoch)
-                    values (e, pg_sequence_last_value('postrider.job_epoch'::regclass));
-                end if;
-            end if;
-        end if;
-        continue when pinned_by is null
-            and (select x.started_at from postrider.epoch x where x.unit = 'event' and x.epoch = e + 1) > clock_timestamp() - keep;
-        if pinned_by is null then
-            pinned_by := postrider.event_pinned_by(e);
-        end if;
-        if pinned_by is null then
-            return postrider.drop_events(e, child);
-        end if;
-        perform postrider.pin(0::smallint, e, pinned_by, null, 1, interval '1 hour');
-    end loop;
-    return json_build_object('again', false);
-end $$;
-
--- Which jobs still need the events of an epoch: all that were there when the relay was done with them, and what was kept of such.
-create function postrider.event_pinned_by(epoch bigint) returns text
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    s record;
-    needed boolean;
-begin
-    for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
-        if s.kept then
-            execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
-                'job' || s.suffix) into needed using epoch;
-        else
-            needed := s.first <= (select d.job_epoch from postrider.event_done d where d.epoch = event_pinned_by.epoch)
-                  and postrider.has_rows('job' || s.suffix);
-        end if;
-        if needed then
-            return 'jobs that were made of its events: they are in job' || s.suffix;
-        end if;
-    end loop;
-    return null;
-end $$;
-
-create function postrider.drop_events(epoch bigint, child text) returns json
-language plpgsql set search_path = pg_catalog, pg_temp set jit = off set lock_timeout = '50ms' as $$
-begin
-    for n in 1..5 loop
-        begin
-            execute format('alter table postrider.event detach partition postrider.%I', child);
-            execute format('drop table postrider.%I', child);
-            delete from postrider.event_done d where d.epoch = drop_events.epoch;
-            delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
-            return json_build_object('span', child, 'again', true);
-        exception when lock_not_available then
-            perform pg_sleep(0.2);
-        end;
-    end loop;
-    return json_build_object('span', child, 'held', true, 'again', false);
+    return true;
 end $$;
 
 -- What speaks of jobs and attempts that are over and gone, in bounded batches: stones of deleted jobs whose span is retired (an answer

@@ -1396,6 +1396,11 @@ CREATE FUNCTION postrider.drop_events(epoch bigint, child text) RETURNS json
 begin
     for n in 1..5 loop
         begin
+            lock table only postrider.event in access exclusive mode;
+            if postrider.was_written(0::smallint, epoch) then
+                delete from postrider.event_done d where d.epoch = drop_events.epoch;
+                return json_build_object('span', child, 'written', true, 'again', true);
+            end if;
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
@@ -1839,7 +1844,7 @@ CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
 -- Name: exchange_span(smallint, bigint, bigint, text, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) RETURNS void
+CREATE FUNCTION postrider.exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET lock_timeout TO '50ms'
@@ -1868,8 +1873,11 @@ begin
     foreach t in array tables loop
         execute format('lock table only postrider.%I in access exclusive mode', t);
         -- the others are not so long in coming as the first one may be
-        set local lock_timeout = '20ms';
+        set local lock_timeout = '10ms';
     end loop;
+    if postrider.was_written(class, first) then
+        return false;
+    end if;
     foreach t in array tables loop
         if grown is not null then
             if before is not null then
@@ -1888,6 +1896,7 @@ begin
                 t, t || grown, class, span_first << 46, class, until << 46);
         end if;
     end loop;
+    return true;
 end $_$;
 
 
@@ -2507,6 +2516,16 @@ begin
         select o.ctid from postrider.failure o where o.last_at < clock_timestamp() - interval '30 days' limit 10000 for update skip locked));
     delete from postrider.discarded d where d.at < clock_timestamp() - interval '1 day';
 end $$;
+
+
+--
+-- Name: forget_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_written(class smallint, first bigint) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ delete from postrider.written w where w.class = forget_written.class and w.first = forget_written.first $$;
 
 
 --
@@ -3401,6 +3420,22 @@ end $$;
 
 
 --
+-- Name: note_written(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_written() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.written (class, first)
+    select tg_argv[0]::smallint, tg_argv[1]::bigint
+     where not exists (select from postrider.written w where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint);
+    return null;
+end $$;
+
+
+--
 -- Name: order_rule(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4265,10 +4300,13 @@ begin
         pinned_by := null;
         if not exists (select from postrider.event_done d where d.epoch = e) then
             begin
-                execute format('lock table only postrider.%I in share mode', child);
+                if postrider.watch_writes(child, 0::smallint, e) then
+                    return json_build_object('span', child, 'watched', true, 'again', true);
+                end if;
             exception when lock_not_available then
                 return json_build_object('span', child, 'held', true, 'again', false);
             end;
+            perform postrider.forget_written(0::smallint, e);
             -- positions mean something only in the cluster that they were taken in
             if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
                (select c.system_identifier from pg_control_system() c) then
@@ -4318,13 +4356,15 @@ declare
     pinned_by text;
     most_kind text;
 begin
-    -- whoever still writes jobs there (late commits, retries, replacements) is through before the look, or makes us come again
     begin
-        execute format('lock table only postrider.%I in share mode', 'job' || suffix);
+        if postrider.watch_writes('job' || suffix, class, first) then
+            return json_build_object('span', suffix, 'watched', true, 'again', true);
+        end if;
     exception when lock_not_available then
         perform postrider.pin(class, first, 'a transaction that has written to it and is still open', null, 1, interval '5 minutes');
         return json_build_object('span', suffix, 'held', true, 'again', true);
     end;
+    perform postrider.forget_written(class, first);
     execute format('select array_agg(x.id) from (
         select j.id from postrider.%I j
          where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
@@ -4344,7 +4384,9 @@ begin
     execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
     for n in 1..5 loop
         begin
-            perform postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}'));
+            if not postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}')) then
+                return json_build_object('span', suffix, 'written', true, 'again', true);
+            end if;
             insert into postrider.retired (class, first, until, ended_by)
             values (retire_span.class, retire_span.first, retire_span.until, gone_by) on conflict do nothing;
             update postrider.retired r set swept = false
@@ -4356,7 +4398,7 @@ begin
             perform pg_sleep(0.2);
         end;
     end loop;
-    perform postrider.pin(class, first, 'transactions that read jobs for long', null, 1, interval '5 minutes');
+    perform postrider.pin(class, first, 'transactions that use jobs for long', null, 1, interval '5 minutes');
     return json_build_object('span', suffix, 'held', true, 'again', false);
 end $_$;
 
@@ -5438,6 +5480,35 @@ end $$;
 
 
 --
+-- Name: was_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.was_written(class smallint, first bigint) RETURNS boolean
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select exists (select from postrider.written w where w.class = was_written.class and w.first = was_written.first) $$;
+
+
+--
+-- Name: watch_writes(text, smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_writes(child text, class smallint, first bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '50ms'
+    AS $$
+begin
+    if exists (select from pg_trigger t where t.tgrelid = format('postrider.%I', child)::regclass and t.tgname = 'note_written') then
+        return false;
+    end if;
+    execute format('create trigger note_written after insert or update on postrider.%I
+        for each row execute function postrider.note_written(%s, %s)', child, class, first);
+    return true;
+end $$;
+
+
+--
 -- Name: attempt; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -5875,6 +5946,16 @@ CREATE SEQUENCE postrider.wake_job
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+
+--
+-- Name: written; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.written (
+    class smallint NOT NULL,
+    first bigint NOT NULL
+);
 
 
 --
@@ -6790,6 +6871,13 @@ REVOKE ALL ON FUNCTION postrider.forget_leftovers() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION forget_written(class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_written(class smallint, first bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION give_up_schedule(name text, seen timestamp with time zone, problem text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -6983,6 +7071,13 @@ REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION note_written(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_written() FROM PUBLIC;
 
 
 --
@@ -7354,3 +7449,17 @@ REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.wake(channel text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION was_written(class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.was_written(class smallint, first bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_writes(child text, class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first bigint) FROM PUBLIC;

@@ -370,6 +370,98 @@ async fn r1_neither_a_late_commit_nor_a_retry_under_way_is_dropped() {
     assert_eq!(ran, BTreeSet::from([key(&ended), key(&late)]), "both run");
 }
 
+/// Retires while a transaction that holds jobs does `then` to an old one: whoever waits for the old partition may not wait for retention,
+/// which waits for the partitioned tables. Answers with the job.
+async fn retire_beside(house: &House, then: Act) -> JobId {
+    let old = house.enqueue(job("k.standard")).await;
+    let claimed = house.claim().await;
+    house.finish(&claimed, 4).await;
+    house.pass(DAY * 9).await;
+    house.step("usual").await;
+    house.pass(DAY * 9).await;
+    let mut told = house.step("retire").await;
+    while (&told["span"], &told["watched"]) != (&Value::from("_c2_e0"), &Value::from(true)) {
+        assert_eq!(told["again"], true, "{told}");
+        told = house.step("retire").await;
+    }
+    let mut operator = house.pool().begin().await.unwrap();
+    // it falls into the second time that retention waits, as it gives way for 200 ms after 50
+    let looks = "set local deadlock_timeout = '275ms'; select from postrider.attempt; select from postrider.done";
+    sqlx::raw_sql(looks).execute(&mut *operator).await.unwrap();
+    house.jobs.enqueue(Some(&mut *operator), &[job("k.short")]).await.unwrap();
+    let act = async {
+        let waits = "select count(*)::text from pg_locks where not granted and mode = 'AccessExclusiveLock'
+                        and database = (select oid from pg_database where datname = current_database())";
+        while house.text(waits).await == "0" {}
+        let acted = house.jobs.act(Some(&mut *operator), then, std::slice::from_ref(&old)).await;
+        assert_eq!(acted.unwrap(), [Effect::Done]);
+        operator.commit().await.unwrap();
+    };
+    let keep = async {
+        while house.spans("job").await.contains(&"_c2_e0".to_owned()) {
+            house.run("update postrider.pinned set look_at = look_at - interval '1 day'").await;
+            house.housekeep().await;
+        }
+    };
+    tokio::join!(keep, act);
+    old
+}
+
+#[tokio::test]
+async fn r1_who_holds_jobs_and_wants_one_of_an_old_partition_makes_no_circle_with_retention() {
+    let house = House::built().await;
+    let deleted = retire_beside(&house, Act::Delete).await;
+    assert!(!house.is_here(&deleted).await);
+}
+
+#[tokio::test]
+async fn r1_what_is_run_again_between_the_look_and_the_exchange_is_not_dropped() {
+    let house = House::built().await;
+    let retried = retire_beside(&house, Act::Retry).await;
+    assert!(house.is_here(&retried).await);
+    assert!(house.claim().await.iter().any(|(_, id)| *id == key(&retried)), "it runs");
+}
+
+#[tokio::test]
+async fn r2_an_event_that_is_written_late_is_neither_dropped_nor_waited_for_in_a_circle() {
+    let house = House::built().await;
+    house.run("select postrider.record('a.b', 'thing/1')").await;
+    assert_eq!(house.text("select n::text from postrider.relay(100)").await, "1");
+    house.pass(DAY * 9).await;
+    house.step("usual").await;
+    house.pass(DAY * 9).await;
+    house.housekeep().await;
+    assert_eq!(house.text("select count(*)::text from postrider.event_done where epoch = 0").await, "1");
+    // a number that was drawn in the first epoch, by one whose process stood still since
+    let late = "insert into postrider.event select (jsonb_populate_record(e, jsonb_build_object('seq', e.seq + 4, 'id', gen_random_uuid(),
+        'xid', pg_current_xact_id(), 'subject', 'thing/2'))).* from postrider.event e where e.seq < 1::bigint << 46 limit 1";
+    let mut producer = house.pool().begin().await.unwrap();
+    sqlx::raw_sql("set local deadlock_timeout = '275ms'; select postrider.record('a.b', 'thing/3')")
+        .execute(&mut *producer)
+        .await
+        .unwrap();
+    house.pass(DAY * 40).await;
+    let act = async {
+        let waits = "select count(*)::text from pg_locks where not granted and mode = 'AccessExclusiveLock'
+                        and database = (select oid from pg_database where datname = current_database())";
+        while house.text(waits).await == "0" {}
+        sqlx::raw_sql(late).execute(&mut *producer).await.unwrap();
+        producer.commit().await.unwrap();
+    };
+    tokio::join!(house.housekeep(), act);
+    for _ in 0..3 {
+        house.housekeep().await;
+    }
+    let subjects = "select string_agg(subject, ' ' order by subject) from postrider.event";
+    assert_eq!(house.text(subjects).await, "thing/1 thing/2 thing/3");
+    let pins = "select string_agg(by, ', ') from postrider.pinned where class = 0 and first = 0";
+    assert_eq!(house.text(pins).await, "events that the relay has not come to");
+    house.text("select n::text from postrider.relay(100)").await;
+    house.pass(DAY).await;
+    house.housekeep().await;
+    assert_eq!(house.text(subjects).await, "thing/3", "once it is relayed it goes");
+}
+
 #[tokio::test]
 async fn r2_dropping_history_frees_the_disk_and_holds_nobody_up_while_a_reader_does() {
     let house = House::built().await;

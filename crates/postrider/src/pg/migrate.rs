@@ -68,6 +68,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(14, "0014_schedule", Core),
     migration!(15, "0015_keep", Core),
     migration!(16, "0016_watch", Core),
+    migration!(17, "0017_keep_events", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");
