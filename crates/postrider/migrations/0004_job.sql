@@ -28,8 +28,9 @@ create table postrider.job (
 ) partition by range (class, id);
 
 -- claimable now; pos = id if it was ready when it was made.
--- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 32 it has an order key or a limit key, 64 a limit key, 4 suspected of killing its worker: a lease of its own, 8 alone in its queue,
--- 16 its uniqueness has a say when it is claimed.
+-- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 4 suspected of killing its worker: a lease of its
+-- own, 8 alone in its queue, 16 its uniqueness has a say when it is claimed, 32 it has an order key or a limit key, 64 a limit key, 128 was
+-- let go alone in its queue and had to wait for something else: alone once more.
 create table postrider.ready (
     queue     text     not null,
     priority  smallint not null,

@@ -17,7 +17,8 @@ create type postrider.claimed as (
 -- each (priority, share), from its low-water position on. `call` counts the worker's claims, see postrider.tick.
 -- Jobs of a kind that is not among `kinds` are parked, with no attempt spent, until a worker comes that knows it. A job that
 -- may have killed a worker (flag 4) gets a lease of its own. A job whose group of alike ones has a say (flag 16) goes back where it was
--- while a producer holds that group, and is parked behind the one of its group that runs, if only one may. A paused queue gives nothing.
+-- while a producer holds that group, and is parked behind the one of its group that runs, if only one may. One that was let go alone in its
+-- queue (flag 8) and has to wait for something else gives that up for flag 128, and waits for it again first. A paused queue gives nothing.
 -- Where jobs with keys wait (flag 32), postrider.take_turns picks the jobs.
 -- One row whose lease is null: nothing was leased, but there is more to look at; call again.
 create function postrider.claim(
@@ -79,6 +80,7 @@ begin
                f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
                f.limit_key,
                case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
+                    when f.flags & 128 <> 0 then 'strict'
                     when f.flags & 16 = 0 then 'mine'
                     when t.goes then 'mine'
                     when t.id is not null then 'behind'
@@ -87,9 +89,13 @@ begin
           from found f left join turn t on t.id = f.id
     ), parked as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select claim.queue, case k.verdict when 'unknown' then 'kind:' || k.kind else 'unique:' || encode(k.unique_hash, 'hex') end,
-               k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
-          from known k where k.verdict in ('unknown', 'behind')
+        select claim.queue,
+               case k.verdict when 'unknown' then 'kind:' || k.kind when 'strict' then 'strict:'
+                              else 'unique:' || encode(k.unique_hash, 'hex') end,
+               k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses,
+               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | (k.flags & 8::smallint) << 4 end,
+               k.order_key
+          from known k where k.verdict in ('unknown', 'strict', 'behind')
         returning 1
     ), held as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -98,7 +104,7 @@ begin
     ), called as (
         -- it had been let in and does not run: another one may
         insert into postrider.lane_call (queue, key)
-        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
+        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'strict', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'

@@ -913,6 +913,7 @@ begin
                f.kind, f.max_attempts, f.owner, f.created_at, f.args, f.subscription, f.event_seq, f.retry, f.unique_hash, f.due_at,
                f.limit_key,
                case when not coalesce(f.kind = any (claim.kinds), false) then 'unknown'
+                    when f.flags & 128 <> 0 then 'strict'
                     when f.flags & 16 = 0 then 'mine'
                     when t.goes then 'mine'
                     when t.id is not null then 'behind'
@@ -921,9 +922,13 @@ begin
           from found f left join turn t on t.id = f.id
     ), parked as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select claim.queue, case k.verdict when 'unknown' then 'kind:' || k.kind else 'unique:' || encode(k.unique_hash, 'hex') end,
-               k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses, k.flags, k.order_key
-          from known k where k.verdict in ('unknown', 'behind')
+        select claim.queue,
+               case k.verdict when 'unknown' then 'kind:' || k.kind when 'strict' then 'strict:'
+                              else 'unique:' || encode(k.unique_hash, 'hex') end,
+               k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses,
+               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | (k.flags & 8::smallint) << 4 end,
+               k.order_key
+          from known k where k.verdict in ('unknown', 'strict', 'behind')
         returning 1
     ), held as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -932,7 +937,7 @@ begin
     ), called as (
         -- it had been let in and does not run: another one may
         insert into postrider.lane_call (queue, key)
-        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'behind')
+        select claim.queue, 'limit:' || k.limit_key from known k where k.limit_key is not null and k.verdict in ('unknown', 'strict', 'behind')
     ), started as (
         update postrider.uniq u set job = nullif(u.job, t.id), running = t.id
           from turn t join known k on k.id = t.id and k.verdict = 'mine'
@@ -991,7 +996,8 @@ begin
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses, c.flags, c.order_key from cleared c
+        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
+               c.flags & ~8::smallint | (c.flags & 8::smallint) << 4, c.order_key from cleared c
         returning id
     )
     select min(w.id) into lowest from waiting w;
@@ -5067,7 +5073,8 @@ begin
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses, g.flags, g.order_key
+    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
+           g.flags & ~8::smallint | (g.flags & 8::smallint) << 4, g.order_key
       from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
@@ -5121,7 +5128,8 @@ begin
     if moved then
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses, a.flags, a.order_key
+        select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
+               a.flags & ~8::smallint | (a.flags & 8::smallint) << 4, a.order_key
           from unnest(asking) a;
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);

@@ -133,6 +133,10 @@ fn in_queues(queues: &[&str]) -> Vec<Step> {
     queues.iter().flat_map(job).collect()
 }
 
+/// A claim of a worker that knows one kind only.
+const CLAIM_OTHER: &str = "select left(count(*)::text, 0)
+    from postrider.claim('00000000-0000-0000-0000-000000000009', 1, 'q', '{t.other}', 9, '{2}', '{0}', '{0}')";
+
 #[tokio::test]
 async fn l3_suspects_run_one_at_a_time() {
     let first_runs = || {
@@ -164,6 +168,14 @@ async fn l3_suspects_run_one_at_a_time() {
             .session("b", [unpark("q", "t.k").gives_after("a2", "1").gives("0")])
             .ends("x=lost/1 y=parked(strict:)/0+2")
             .ends("x=lost/1 y=ready/0+2"),
+        Spec::new("the one that may go meets a worker that does not know it: the next one goes, and it waits for its turn once more")
+            .stage(suspects())
+            .stage([unpark("q", "t.k"), sql(CLAIM_OTHER)])
+            .session("a", [unpark("q", "t.other").gives("1"), unpark("q", "t.k").gives("1")])
+            .session("b", [claim("w1", 9).gives_after("a2", "y/1").gives_after("a1", "y/1").gives(""), claim("w1", 9)])
+            .ends("x=parked(strict:)/0+2 y=leased/1+2")
+            .ends("x=ready/0+2 y=leased/1+2")
+            .ends("x=ready/0+2 y=ready/0+2"),
     ])
     .await;
 }
