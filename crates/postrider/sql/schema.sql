@@ -926,7 +926,7 @@ begin
                case k.verdict when 'unknown' then 'kind:' || k.kind when 'strict' then 'strict:'
                               else 'unique:' || encode(k.unique_hash, 'hex') end,
                k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses,
-               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | (k.flags & 8::smallint) << 4 end,
+               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | ((k.flags & 8::smallint) << 4) end,
                k.order_key
           from known k where k.verdict in ('unknown', 'strict', 'behind')
         returning 1
@@ -997,7 +997,7 @@ begin
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
-               c.flags & ~8::smallint | (c.flags & 8::smallint) << 4, c.order_key from cleared c
+               c.flags & ~8::smallint | ((c.flags & 8::smallint) << 4), c.order_key from cleared c
         returning id
     )
     select min(w.id) into lowest from waiting w;
@@ -5074,7 +5074,7 @@ begin
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
     select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
-           g.flags & ~8::smallint | (g.flags & 8::smallint) << 4, g.order_key
+           g.flags & ~8::smallint | ((g.flags & 8::smallint) << 4), g.order_key
       from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
@@ -5129,7 +5129,7 @@ begin
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
-               a.flags & ~8::smallint | (a.flags & 8::smallint) << 4, a.order_key
+               a.flags & ~8::smallint | ((a.flags & 8::smallint) << 4), a.order_key
           from unnest(asking) a;
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
