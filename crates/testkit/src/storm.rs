@@ -249,6 +249,10 @@ impl Sky {
         *lock(&self.counts).entry(what).or_default() += n;
     }
 
+    fn counted(&self, what: &str) -> u64 {
+        lock(&self.counts).get(what).copied().unwrap_or_default()
+    }
+
     fn wrong(&self, what: String) {
         lock(&self.wrong).push(what);
     }
