@@ -17,7 +17,7 @@ use sqlx::postgres::PgPoolOptions;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 const BEAT: Duration = Duration::from_millis(200);
 
 fn empty() -> Payload {
@@ -115,7 +115,7 @@ async fn c10_five_sweepers_die_in_the_middle_of_their_sweep_and_the_next_one_fin
     gate.rollback().await.unwrap();
     let heir = fixture.start(&[["worker", "--patience-ms", "0"].as_slice(), &beats].concat());
     let freed = Instant::now();
-    until("all are run again", Duration::from_secs(10), async || (heir.count("end", "wait") == 10).then_some(())).await;
+    until("all are run again", SOON, async || (heir.count("end", "wait") == 10).then_some(())).await;
     println!("run again {:?} after the last sweeper", freed.elapsed());
     until("all are done", SOON, async || {
         (number(db.pool(), "select count(*) from postrider.done where state = 2").await == 10).then_some(())

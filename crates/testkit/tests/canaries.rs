@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 /// How often a planted bug may hide.
 const RUNS: u64 = 3;
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 struct Scene {
     stage: Stage,

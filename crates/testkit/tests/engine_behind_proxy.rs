@@ -19,7 +19,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor, PgPool};
 use tokio::time::{Instant, sleep, timeout};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 /// What C32 and C33 allow from the moment on at which a connection can be had again.
 const BACK: Duration = Duration::from_secs(2);
 const CUT: Fault = Fault::Cut(Cut::Rst);

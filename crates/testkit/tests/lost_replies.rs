@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const JOBS: i32 = 1_000;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 async fn number(pool: &PgPool, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()

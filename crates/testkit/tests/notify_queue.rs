@@ -12,7 +12,7 @@ use postrider::{Bus, NewEvent, Payload, Recorder, Settings, Stopped, Subscriptio
 use postrider_testkit::{TestServer, test_options, until};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 /// The programs of the Postgres of `crates/testkit/postgres`, for whatever this machine is.
 fn bin() -> PathBuf {

@@ -18,7 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgPool, Row as _};
 use tokio::task::JoinSet;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 const PRODUCERS: i64 = 12;
 const ROUNDS: i64 = 10;
 

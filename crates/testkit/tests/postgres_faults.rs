@@ -15,7 +15,7 @@ use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
 
 /// How long a busy machine may take for what needs no waiting.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 const BOOKINGS: &str = "create table public.booking (id uuid, n int, primary key (id, n))";
 const BEATS: [&str; 4] = ["--beat-ms", "200", "--dead-after-ms", "3000"];
 

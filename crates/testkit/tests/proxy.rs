@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a busy machine may take for what needs no waiting.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 /// How long nothing is heard of what never comes.
 const NEVER: Duration = Duration::from_millis(300);
 

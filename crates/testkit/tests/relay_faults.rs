@@ -118,7 +118,7 @@ async fn cut_a_pass(pool: &PgPool) -> bool {
         let held_up: Option<i32> = sqlx::query_scalar(sql).fetch_optional(pool).await.unwrap();
         if let Some(pid) = held_up {
             // the gate is held until the connection is gone, so that its pass cannot commit
-            until("the cut pass ends", Duration::from_secs(10), async || {
+            until("the cut pass ends", Duration::from_mins(1), async || {
                 let end = "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1";
                 let there: Option<bool> = sqlx::query_scalar(end).bind(pid).fetch_optional(pool).await.unwrap();
                 there.is_none().then_some(())
@@ -159,7 +159,7 @@ async fn c45_events_that_commit_in_any_order_are_relayed_once_each_although_rela
         relay.kill().await;
         *relay = fixture.start(&["relay"]);
     }
-    until("what was committed is relayed while a writer is open", Duration::from_secs(20), async || {
+    until("what was committed is relayed while a writer is open", Duration::from_mins(1), async || {
         let relayed = number(&pool, "select events_total from postrider.cut order by no desc limit 1").await;
         (relayed == i64::try_from(written).unwrap()).then_some(())
     })
@@ -167,7 +167,7 @@ async fn c45_events_that_commit_in_any_order_are_relayed_once_each_although_rela
     sqlx::raw_sql(sqlx::AssertSqlSafe(record("patient/late", 1))).execute(&mut *patient).await.unwrap();
     patient.commit().await.unwrap();
     let all = i64::try_from(written).unwrap() + 4;
-    until("the writer that was open all the time is relayed", Duration::from_secs(20), async || {
+    until("the writer that was open all the time is relayed", Duration::from_mins(1), async || {
         let relayed = number(&pool, "select events_total from postrider.cut order by no desc limit 1").await;
         (relayed == all).then_some(())
     })

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::{Instant, sleep};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 /// How the library names the connection that fires.
 const FIRES: &str = "postrider schedules";

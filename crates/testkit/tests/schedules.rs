@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::mpsc::UnboundedSender;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 

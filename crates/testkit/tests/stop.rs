@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use tokio::time::sleep;
 
 /// How long a busy machine may take for what needs no waiting.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 
 async fn stage() -> (TestDb, Fixture) {
     let db = TestDb::fresh().await;

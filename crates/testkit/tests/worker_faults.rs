@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 /// How long a busy machine may take for what needs no waiting.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
 /// What the fixture's workers are started with, unless they say otherwise.
 const DEAD_AFTER: Duration = Duration::from_millis(1_500);
 
@@ -120,7 +120,7 @@ async fn c14_a_job_that_kills_its_worker_is_discarded_after_three_and_its_neighb
     let mut worker = stage.worker(&arguments);
     let mut crashes = 0;
     let all = "select count(*) from postrider.done";
-    until("every job has ended", Duration::from_secs(45), async || {
+    until("every job has ended", Duration::from_mins(2), async || {
         if !worker.is_alive() {
             crashes += 1;
             worker = stage.worker(&arguments);
@@ -149,7 +149,7 @@ async fn kill_workers(stage: &Stage, kills: usize, enough: &'static str, all: i6
         effects.extend(victim.effects());
         *victim = start();
     }
-    stage.until(enough, all, Duration::from_secs(40)).await;
+    stage.until(enough, all, Duration::from_mins(2)).await;
     for worker in workers {
         effects.extend(stop(worker).await.effects());
     }
@@ -462,7 +462,7 @@ async fn f29_an_old_and_a_new_worker_share_a_queue_and_nothing_is_discarded_or_r
         stage.enqueue(15, "t.sleep", r#"{"ms": 2}"#, None).await;
         stage.enqueue(15, "t.effect", "{}", None).await;
     }
-    stage.until(DONE, 300, Duration::from_secs(40)).await;
+    stage.until(DONE, 300, Duration::from_mins(2)).await;
     assert!(old.effects().iter().all(|effect| effect.kind == "effect"));
     let mut ends = BTreeMap::<i64, usize>::new();
     let effects: Vec<Effect> = old.effects().into_iter().chain(new.effects()).filter(|e| e.word == "end").collect();

@@ -33,7 +33,7 @@ macro_rules! conformance_relay {
     };
 }
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 const DATA: &str = r#"{"b" : 1.0, "a":12345678901234567890123, "text":"\u00e9 <&> \\ é"}"#;
 
 /// Who has the relay's lock, but for the one that asks, is cut off.

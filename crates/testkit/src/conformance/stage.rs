@@ -14,7 +14,7 @@ use super::{App, Engine, Stage};
 use crate::until;
 
 /// How long a busy machine may take for what needs no waiting.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 /// One process of an application on a fresh engine, with what a case says again and again. It stops when it is dropped.
 pub struct Scene {

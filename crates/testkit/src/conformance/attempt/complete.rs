@@ -8,7 +8,7 @@ use postrider::{
 
 use super::super::{App, Engine, Gate, Heard, Scene, gated, json, quick, refused, telling};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(1);
 
 /// A table for the effects of handlers.
 async fn effects(scene: &Scene) {
