@@ -426,8 +426,8 @@ begin
 end $$;
 
 -- Looks at lanes: takes the turn from whoever has given it up, lets the next one go, and those that have room. Lanes that are somebody
--- else's are called.
-create function postrider.settle_lanes(queue text, keys text[]) returns void
+-- else's are called. from_start: what was parked without the lock may lie below the low-water marks.
+create function postrider.settle_lanes(queue text, keys text[], from_start boolean default false) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -439,6 +439,9 @@ declare
     moved boolean := false;
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
+    if from_start then
+        update postrider.lane l set low_parked = 0, low_ready = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+    end if;
     foreach k in array got loop
         if k like 'limit:%' then
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
@@ -536,11 +539,7 @@ begin
             select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
          group by t.queue order by t.queue
     loop
-        -- what was parked without the lock may lie below
-        update postrider.lane l set low_parked = 0, low_ready = 0 from unnest(x.keys) k (key)
-         where l.queue = x.queue and l.key = k.key and l.ctid = (
-            select m.ctid from postrider.lane m where m.queue = x.queue and m.key = k.key for update skip locked);
-        perform postrider.settle_lanes(x.queue, x.keys);
+        perform postrider.settle_lanes(x.queue, x.keys, true);
     end loop;
 end $$;
 

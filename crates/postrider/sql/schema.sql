@@ -4651,10 +4651,10 @@ end $$;
 
 
 --
--- Name: settle_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: settle_lanes(text, text[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.settle_lanes(queue text, keys text[]) RETURNS void
+CREATE FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4671,6 +4671,9 @@ declare
     moved boolean := false;
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
+    if from_start then
+        update postrider.lane l set low_parked = 0, low_ready = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+    end if;
     foreach k in array got loop
         if k like 'limit:%' then
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
@@ -4721,11 +4724,7 @@ begin
             select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
          group by t.queue order by t.queue
     loop
-        -- what was parked without the lock may lie below
-        update postrider.lane l set low_parked = 0, low_ready = 0 from unnest(x.keys) k (key)
-         where l.queue = x.queue and l.key = k.key and l.ctid = (
-            select m.ctid from postrider.lane m where m.queue = x.queue and m.key = k.key for update skip locked);
-        perform postrider.settle_lanes(x.queue, x.keys);
+        perform postrider.settle_lanes(x.queue, x.keys, true);
     end loop;
 end $$;
 
@@ -7299,10 +7298,10 @@ REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, s
 
 
 --
--- Name: FUNCTION settle_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION settle_lanes(queue text, keys text[], from_start boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boolean) FROM PUBLIC;
 
 
 --

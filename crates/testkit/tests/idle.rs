@@ -223,6 +223,14 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// How long an outage lasts if `POSTRIDER_OUTAGE_SECONDS` does not say that it lasts longer.
+const OUTAGE: Duration = Duration::from_secs(12);
+
+fn outage_length() -> Duration {
+    let told = std::env::var("POSTRIDER_OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    told.map_or(OUTAGE, Duration::from_secs)
+}
+
 /// Lives through an outage of this length: asked all the time, it answers, and uses and says little.
 async fn outage(address: std::net::SocketAddr, log: &Log, length: Duration) {
     let (begun, used) = (Instant::now(), cpu());
@@ -235,9 +243,10 @@ async fn outage(address: std::net::SocketAddr, log: &Log, length: Duration) {
     took.sort_unstable();
     let late = took.iter().filter(|took| **took >= Duration::from_millis(50)).count();
     println!("{} pings, {late} late, {used:?} of the processors in {length:?}", took.len());
-    // what the machine does beside this test makes one late now and then
-    assert!(late * 20 <= took.len(), "{late} of {} pings are late: {:?}", took.len(), took.last());
-    assert!(used <= length / 10, "{used:?} in {length:?}");
+    // what the machine does beside a short test makes one late now and then
+    let (late_most, share) = if length > OUTAGE { (took.len() / 100, 20) } else { (took.len() / 20, 10) };
+    assert!(late <= late_most, "{late} of {} pings are late: {:?}", took.len(), took.last());
+    assert!(used <= length / share, "{used:?} in {length:?}");
     for (component, lines) in log.take() {
         let most = 1 + length.as_secs() / 10;
         assert!(lines.len() as u64 <= most, "{component} said {}: {lines:#?}", lines.len());
@@ -268,7 +277,7 @@ async fn c37_a_host_lives_while_postgres_is_away_at_its_start_and_later() {
             bus
         }
     });
-    outage(address, &log, Duration::from_secs(12)).await;
+    outage(address, &log, outage_length()).await;
     assert!(!built.load(Ordering::Relaxed));
     server.restart().await;
     let bus = building.await.unwrap();
@@ -280,7 +289,7 @@ async fn c37_a_host_lives_while_postgres_is_away_at_its_start_and_later() {
     works(1).await;
     drop(log.take());
     server.halt().await;
-    outage(address, &log, Duration::from_secs(12)).await;
+    outage(address, &log, outage_length()).await;
     server.restart().await;
     works(2).await;
     for (component, lines) in log.take() {

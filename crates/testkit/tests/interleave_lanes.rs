@@ -9,7 +9,7 @@
 use postrider_testkit::TestDb;
 use postrider_testkit::interleave::{
     self, Outcome, Spec, Step, act_on_lane, begin, cancel, claim, delete, end, enqueue_limited, enqueue_ordered,
-    finish, promote, rescue, retry, set_limit, tick, tick_with,
+    finish, promote, rescue, retry, set_limit, sql, tick, tick_with,
 };
 
 use Outcome::{Completed, Exhausted, Failed, Refused, Released, Snoozed};
@@ -225,4 +225,37 @@ async fn o9_limits_beside_claims_ends_and_rescues() {
         );
     }
     run(&specs).await;
+}
+
+/// `y` waits for a slot of its limit before others, below the low-water mark: whoever parked it did not have the lane, and called it. There is
+/// a slot.
+fn parked_without_the_lane() -> Vec<Step> {
+    let sql = |text: &str| sql(format!("with x as ({text} returning 1) select left(count(*)::text, 0) from x"));
+    vec![
+        set_limit("k", 1),
+        enqueue_limited("x", "k"),
+        claim("w1", 1),
+        enqueue_limited("y", "k"),
+        enqueue_limited("z", "k"),
+        enqueue_limited("v", "k"),
+        claim("w2", 9),
+        sql("update postrider.lane set low_parked = (select min(pos) + 1 from postrider.parked)"),
+        sql("update postrider.key_limit set most = 2"),
+        sql("insert into postrider.lane_call (queue, key) values ('q', 'limit:k')"),
+    ]
+}
+
+#[tokio::test]
+async fn o8_a_call_is_not_used_up_by_a_beat_that_gets_the_lane_late() {
+    let db = TestDb::fresh().await;
+    let hold = interleave::pause(&db, "lock_lanes", "x.queue = lock_lanes.queue").await.unwrap();
+    let look = || sql("select left(postrider.settle_lanes_called()::text, 0)");
+    let specs = [Spec::new("the lane is somebody else's when the call is taken, and free when it is locked")
+        .stage(parked_without_the_lane())
+        .session("g", [begin(sql(hold)), end()])
+        .session("a", [begin(sql("select left(key, 0) from postrider.lane for update")).may_wait(), end()])
+        .session("b", [look().may_wait()])];
+    let report = interleave::run(&db, &specs).await.unwrap();
+    println!("{report}");
+    report.assert_clean();
 }
