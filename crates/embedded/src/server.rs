@@ -210,14 +210,15 @@ impl Postgres {
     fn launch(&mut self) -> Result<(), Error> {
         for _ in 1..STARTS_MAX {
             match self.launch_once() {
-                Err(Error::Start { tail, .. }) if tail.contains(STILL_ATTACHED) => thread::sleep(START_PAUSE),
-                settled => return settled,
+                Ok(Err(failed)) if failed.says.contains(STILL_ATTACHED) => thread::sleep(START_PAUSE),
+                settled => return settled?.map_err(|failed| failed.told(self.home.log())),
             }
         }
-        self.launch_once()
+        self.launch_once()?.map_err(|failed| failed.told(self.home.log()))
     }
 
-    fn launch_once(&mut self) -> Result<(), Error> {
+    /// The inner error says why the server refused.
+    fn launch_once(&mut self) -> Result<Result<(), Refused>, Error> {
         let path = self.home.log();
         let log = open_log(&path).named("open", &path)?;
         let seen = log.metadata().named("look at", &path)?.len();
@@ -229,9 +230,9 @@ impl Postgres {
         }
         command.stdin(Stdio::null()).stdout(log.try_clone().named("share", &path)?).stderr(log);
         self.child = Some(spawn(command).named("run postgres of", &self.installation.bin)?);
-        let Err(what) = self.wait_until_ready()? else { return Ok(()) };
+        let Err(what) = self.wait_until_ready()? else { return Ok(Ok(())) };
         self.child = None;
-        Err(Error::Start { what, tail: tail(&path, seen).named("read", &path)?, log: path })
+        Ok(Err(Refused { what, says: since(&path, seen).named("read", &path)? }))
     }
 
     /// The inner error says how the server failed; it has ended then.
@@ -293,14 +294,27 @@ fn open_log(path: &Path) -> io::Result<File> {
 }
 
 /// The last lines after the first `seen` bytes.
-fn tail(path: &Path, seen: u64) -> io::Result<String> {
+/// A start that came to nothing.
+struct Refused {
+    what: String,
+    /// All that the log says of it: whoever survived a killed predecessor writes there too, and may be many.
+    says: String,
+}
+
+impl Refused {
+    fn told(self, log: PathBuf) -> Error {
+        let lines: Vec<&str> = self.says.lines().collect();
+        let tail = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n");
+        Error::Start { what: self.what, tail, log }
+    }
+}
+
+fn since(path: &Path, seen: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(seen))?;
     let mut bytes = Vec::new();
     file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    Ok(lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n"))
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn percent_encoded(text: &OsStr) -> String {

@@ -152,9 +152,10 @@ fn a_persistent_home_keeps_its_data_from_one_supervisor_to_the_next() {
 fn a_killed_server_starts_again_with_all_that_was_committed() {
     let mut postgres = Postgres::start(Options::new(Home::Ephemeral)).unwrap();
     query(&postgres, "create table kept as select 42 as answer");
-    // A backend that computes when its postmaster dies does not notice, and holds the shared memory for two seconds.
+    // A backend that computes when its postmaster dies does not notice, and holds the shared memory for two seconds. It writes to the log all
+    // the while, so that the last lines there do not tell why a start was refused.
     let sql = "do $$ declare until timestamptz := clock_timestamp() + interval '2 s'; \
-               begin while clock_timestamp() < until loop null; end loop; end $$";
+               begin while clock_timestamp() < until loop raise log 'still here'; end loop; end $$";
     let line = format!("{} -c \"$SQL\"", postgres.psql_line("postgres"));
     let mut busy = Command::new("sh").arg("-c").arg(line).env("SQL", sql).stderr(Stdio::null()).spawn().unwrap();
     until("the backend computes", || {
