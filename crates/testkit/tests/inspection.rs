@@ -13,7 +13,7 @@ use postrider::port::Look;
 use postrider::{
     Bus, Filter, Inspector, JobId, Jobs, Kind, KindSpec, NewJob, Payload, PgInspector, PgJobs, State, Timestamp, Unique,
 };
-use postrider_testkit::TestDb;
+use postrider_testkit::{TestDb, TestServer};
 use sqlx::{AssertSqlSafe, PgPool};
 
 const WORKER: &str = "0b0b0b0b-0000-4000-8000-000000000001";
@@ -537,4 +537,31 @@ async fn c44_whoever_keeps_dead_rows_from_being_cleared_away_is_named() {
     sqlx::raw_sql("rollback").execute(&mut *holder).await.unwrap();
     let n = "select count(*)::text from postrider.alerts_of_server(interval '0')";
     assert_eq!(desk.text(n).await, "0");
+}
+
+#[tokio::test]
+async fn c44_a_transaction_that_was_prepared_and_left_and_a_slot_that_nobody_reads_are_named() {
+    let server = TestServer::start_with(&[("wal_level", "logical")]).await;
+    let alerts = async || -> Vec<(String, String, String)> {
+        let sql = "select name, severity, subject from postrider.alerts_of_server(interval '0') order by name";
+        sqlx::query_as(sql).fetch_all(server.pool()).await.unwrap()
+    };
+    let run = async |sql: &'static str| {
+        sqlx::raw_sql(sql).execute(server.pool()).await.unwrap();
+    };
+    assert_eq!(alerts().await, []);
+    let mut left = server.pool().acquire().await.unwrap();
+    sqlx::raw_sql("begin; create table public.kept (n int); prepare transaction 'left-behind'")
+        .execute(&mut *left)
+        .await
+        .unwrap();
+    let prepared = ("prepared_transaction".to_owned(), "critical".to_owned(), "left-behind".to_owned());
+    assert_eq!(alerts().await, [prepared]);
+    run("rollback prepared 'left-behind'").await;
+    assert_eq!(alerts().await, []);
+    run("select pg_create_logical_replication_slot('forgotten', 'pgoutput')").await;
+    let slot = ("replication_slot".to_owned(), "warning".to_owned(), "forgotten".to_owned());
+    assert_eq!(alerts().await, [slot]);
+    run("select pg_drop_replication_slot('forgotten')").await;
+    assert_eq!(alerts().await, []);
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use postrider::inspect::{self, Severity};
 use postrider::{Bus, NewEvent, Payload, Recorder, Settings, Stopped, Subscription, Verdict, handler};
 use postrider_testkit::{TestServer, test_options, until};
 use sqlx::{Connection as _, Executor as _, PgConnection};
@@ -65,6 +66,10 @@ async fn c42_no_commit_fails_and_no_event_is_late_although_the_queue_of_notifica
     stuck.execute("begin").await.unwrap();
     stuck.execute("select 1").await.unwrap();
     let filled = fill(server.url()).await;
+    let told = inspect::alerts(server.pool()).await.unwrap();
+    let full = told.iter().find(|alert| alert.name == "notify_queue").unwrap_or_else(|| panic!("{told:?}"));
+    assert_eq!(full.severity, Severity::Critical);
+    assert!(full.says.ends_with("% full"), "{}", full.says);
 
     sqlx::query("create table orders (id int primary key)").execute(server.pool()).await.unwrap();
     let mut latest = Duration::ZERO;
