@@ -3,6 +3,7 @@
 //! Time is moved, not waited for: everything that is there becomes older.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
