@@ -4827,14 +4827,20 @@ begin
           join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
           join postrider.uniq u on u.hash = j.unique_hash and (u.job = j.id or u.running = j.id)
          where not exists (select from postrider.unsettled s where s.id = j.id)
+    ), ends as materialized (
+        -- by group: the one that runs and the one behind it may both have ended by now
+        select m.hash, array_agg(m.id) as ids from mine m where m.ended group by m.hash
     ), gone as (
-        delete from postrider.uniq u using mine m
-         where u.hash = m.hash and m.ended
-           and (u.mode = 2 or (u.mode in (1, 5) and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is null))
+        delete from postrider.uniq u using ends e
+         where u.hash = e.hash
+           and (u.mode = 2 or (u.mode in (1, 5) and coalesce(u.job = any (e.ids), true) and coalesce(u.running = any (e.ids), true)))
     ), left_over as (
-        update postrider.uniq u set job = nullif(u.job, m.id), running = nullif(u.running, m.id) from mine m
-         where u.hash = m.hash and m.ended and u.mode in (1, 5)
-           and coalesce(nullif(u.job, m.id), nullif(u.running, m.id)) is not null
+        update postrider.uniq u
+           set job = case when u.job = any (e.ids) then null else u.job end,
+               running = case when u.running = any (e.ids) then null else u.running end
+          from ends e
+         where u.hash = e.hash and u.mode in (1, 5)
+           and not (coalesce(u.job = any (e.ids), true) and coalesce(u.running = any (e.ids), true))
     ), again as (
         update postrider.uniq u set job = m.id, running = null from mine m
          where u.hash = m.hash and not m.ended and not m.runs and u.mode = 1 and u.running = m.id and u.job is null

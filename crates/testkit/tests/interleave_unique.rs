@@ -287,3 +287,16 @@ async fn x8_a_deletion_waits_for_no_group_that_a_retry_has_made_meanwhile() {
         .session("d", [begin(enqueue_unique("w", mode, "l")).may_wait(), sql(second).may_wait()]);
     run(&[spec]).await;
 }
+
+#[tokio::test]
+async fn u7_the_one_that_ran_and_the_one_behind_it_end_while_a_producer_holds_their_group() {
+    let specs = [Spec::new("both ends are left to one beat")
+        .stage([
+            enqueue_unique("x", "one_running_one_waiting", "k"),
+            claim("w1", 9),
+            enqueue_unique("y", "one_running_one_waiting", "k"),
+        ])
+        .session("a", [begin(sql("select left(hash::text, 0) from postrider.uniq for update")), commit()])
+        .session("b", [finish("w1", Completed), cancel(&["y"]).may_wait(), tick("w2")])];
+    run(&specs).await;
+}
