@@ -27,6 +27,11 @@ create table postrider.job (
     primary key (class, id)
 ) partition by range (class, id);
 
+-- The flags of a job that has to wait for something: one that was let go alone in its queue (8) gives that up, to be alone once more (128).
+create function postrider.flags_of_waiting(flags smallint) returns smallint
+language sql immutable set search_path = pg_catalog, pg_temp
+return case when flags & 8 = 0 then flags else flags & ~8::smallint | 128::smallint end;
+
 -- claimable now; pos = id if it was ready when it was made.
 -- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 4 suspected of killing its worker: a lease of its
 -- own, 8 alone in its queue, 16 its uniqueness has a say when it is claimed, 32 it has an order key or a limit key, 64 a limit key, 128 was

@@ -93,7 +93,7 @@ begin
                case k.verdict when 'unknown' then 'kind:' || k.kind when 'strict' then 'strict:'
                               else 'unique:' || encode(k.unique_hash, 'hex') end,
                k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses,
-               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | ((k.flags & 8::smallint) << 4) end,
+               case k.verdict when 'strict' then k.flags & ~128::smallint else postrider.flags_of_waiting(k.flags) end,
                k.order_key
           from known k where k.verdict in ('unknown', 'strict', 'behind')
         returning 1

@@ -156,7 +156,7 @@ begin
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
-               c.flags & ~8::smallint | ((c.flags & 8::smallint) << 4), c.order_key from cleared c
+               postrider.flags_of_waiting(c.flags), c.order_key from cleared c
         returning id
     )
     select min(w.id) into lowest from waiting w;
@@ -286,7 +286,7 @@ begin
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
-               a.flags & ~8::smallint | ((a.flags & 8::smallint) << 4), a.order_key
+               postrider.flags_of_waiting(a.flags), a.order_key
           from unnest(asking) a;
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
@@ -363,7 +363,7 @@ begin
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
     select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
-           g.flags & ~8::smallint | ((g.flags & 8::smallint) << 4), g.order_key
+           postrider.flags_of_waiting(g.flags), g.order_key
       from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);

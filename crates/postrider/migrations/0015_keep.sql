@@ -40,18 +40,23 @@ create table postrider.pinned (
     primary key (class, first)
 );
 
--- Spans under retirement that were written to since the last look at them, class 0: events. Without a key, so that no writer waits for another.
+-- Spans under retirement that were written to since the last look at them, class 0: events. A row for each transaction, so that no writer
+-- waits for another, and none relies on a row that a look is just removing.
 create table postrider.written (
     class smallint not null,
-    first bigint   not null
+    first bigint   not null,
+    xid   xid8     not null default pg_current_xact_id()
 );
+create index written_span on postrider.written (class, first, xid);
 
 create function postrider.note_written() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     insert into postrider.written (class, first)
     select tg_argv[0]::smallint, tg_argv[1]::bigint
-     where not exists (select from postrider.written w where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint);
+     where not exists (
+        select from postrider.written w
+         where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint and w.xid = pg_current_xact_id());
     return null;
 end $$;
 

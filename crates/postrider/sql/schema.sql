@@ -926,7 +926,7 @@ begin
                case k.verdict when 'unknown' then 'kind:' || k.kind when 'strict' then 'strict:'
                               else 'unique:' || encode(k.unique_hash, 'hex') end,
                k.pos, k.id, k.priority, k.share, (k.attempt - 1)::smallint, k.losses,
-               case k.verdict when 'strict' then k.flags & ~128::smallint else k.flags & ~8::smallint | ((k.flags & 8::smallint) << 4) end,
+               case k.verdict when 'strict' then k.flags & ~128::smallint else postrider.flags_of_waiting(k.flags) end,
                k.order_key
           from known k where k.verdict in ('unknown', 'strict', 'behind')
         returning 1
@@ -997,7 +997,7 @@ begin
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
-               c.flags & ~8::smallint | ((c.flags & 8::smallint) << 4), c.order_key from cleared c
+               postrider.flags_of_waiting(c.flags), c.order_key from cleared c
         returning id
     )
     select min(w.id) into lowest from waiting w;
@@ -2495,6 +2495,16 @@ end $$;
 
 
 --
+-- Name: flags_of_waiting(smallint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.flags_of_waiting(flags smallint) RETURNS smallint
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN (((flags)::integer & 8) = 0) THEN flags ELSE ((flags & (~ (8)::smallint)) | (128)::smallint) END;
+
+
+--
 -- Name: forget_leftovers(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3436,7 +3446,9 @@ CREATE FUNCTION postrider.note_written() RETURNS trigger
 begin
     insert into postrider.written (class, first)
     select tg_argv[0]::smallint, tg_argv[1]::bigint
-     where not exists (select from postrider.written w where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint);
+     where not exists (
+        select from postrider.written w
+         where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint and w.xid = pg_current_xact_id());
     return null;
 end $$;
 
@@ -5079,7 +5091,7 @@ begin
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
     select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
-           g.flags & ~8::smallint | ((g.flags & 8::smallint) << 4), g.order_key
+           postrider.flags_of_waiting(g.flags), g.order_key
       from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
@@ -5134,7 +5146,7 @@ begin
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
-               a.flags & ~8::smallint | ((a.flags & 8::smallint) << 4), a.order_key
+               postrider.flags_of_waiting(a.flags), a.order_key
           from unnest(asking) a;
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
@@ -5967,7 +5979,8 @@ CREATE SEQUENCE postrider.wake_job
 
 CREATE TABLE postrider.written (
     class smallint NOT NULL,
-    first bigint NOT NULL
+    first bigint NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL
 );
 
 
@@ -6445,6 +6458,13 @@ CREATE INDEX unsettled_job ON postrider.unsettled USING btree (id);
 
 
 --
+-- Name: written_span; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX written_span ON postrider.written USING btree (class, first, xid);
+
+
+--
 -- Name: attempt attempt_failed; Type: TRIGGER; Schema: postrider; Owner: -
 --
 
@@ -6874,6 +6894,13 @@ REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with ti
 --
 
 REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION flags_of_waiting(flags smallint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.flags_of_waiting(flags smallint) FROM PUBLIC;
 
 
 --
