@@ -285,6 +285,26 @@ begin
     return found or not exists (select from postrider.uniq u where u.hash = of_job);
 end $$;
 
+-- Lets whoever waits behind one of these groups be looked at again: the one that waits, and any that an operator's retry brought back beside
+-- it, whatever their queues. The caller holds the rows of the groups, or nobody has one.
+create function postrider.let_next_in(hashes bytea[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+begin
+    with next_ones as (
+        delete from postrider.parked p where p.ctid = any (array(
+            select y.ctid from unnest(let_next_in.hashes) f (hash)
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+        returning p.*
+    )
+    insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+    select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
+    if found then
+        perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
 -- After jobs were claimed, ended or put off: what becomes of their groups. A row that a producer holds is left to the next beat.
 create function postrider.settle_unique(ids bigint[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
@@ -327,17 +347,7 @@ begin
     )
     select array_agg(m.hash) into freed from mine m where m.ended and m.mode = 5;
     if freed is not null then
-        with next_ones as (
-            delete from postrider.parked p where p.ctid = any (array(
-                -- the one that waits, and any that an operator's retry brought back beside it, whatever their queues
-                select y.ctid from unnest(freed) f (hash) join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
-            returning p.*
-        )
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
-        if found then
-            perform postrider.wake('postrider_job');
-        end if;
+        perform postrider.let_next_in(freed);
     end if;
 end $$;
 

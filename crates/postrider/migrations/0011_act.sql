@@ -292,16 +292,14 @@ begin
             return query select x, 'running', 'running';
             continue;
         end;
-        if j.unique_hash is not null then
-            -- who comes after it may not wait for one that is gone: it has ended, and then it goes
-            delete from postrider.unsettled u where u.ctid = any (array(
-                select o.ctid from postrider.unsettled o where o.id = x for update skip locked));
-            perform postrider.settle_unique(array[x]);
-        end if;
         delete from postrider.done d where d.class = j.class and d.id = x;
         update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
          where u.hash = j.unique_hash and (u.job = x or u.running = x);
         delete from postrider.uniq u where u.hash = j.unique_hash and u.job is null and u.running is null;
+        if j.unique_mode = 5 then
+            -- its end may not be settled yet, and after this nobody could: who comes behind it may not wait for one that is gone
+            perform postrider.let_next_in(array[j.unique_hash]);
+        end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
         delete from postrider.cancellation c where c.id = x;

@@ -187,7 +187,9 @@ begin
                join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class] where p.kept
     loop
         execute format('select array_agg(x.id), max(x.finished_at) from (
-            select d.id, d.finished_at from postrider.%I d where d.finished_at < $1 limit 1000 for update skip locked) x', 'done' || s.suffix)
+            select d.id, d.finished_at from postrider.%I d
+             where d.finished_at < $1 and not exists (select from postrider.unsettled u where u.id = d.id)
+             limit 1000 for update skip locked) x', 'done' || s.suffix)
            into ids, latest using clock_timestamp() - s.keep;
         continue when ids is null;
         for t in select p.name from postrider.partitioned p where p.unit = 'job' order by p.name loop
@@ -210,8 +212,8 @@ begin
     do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
 end $$;
 
--- Looks whether a span can go, and lets it go. Live jobs and those that have not been over for long enough are moved aside if they are
--- few; if they are many they pin the span.
+-- Looks whether a span can go, and lets it go. Live jobs and those that have not been over for long enough, or whose group does not know
+-- yet that they are over, are moved aside if they are few; if they are many they pin the span.
 create function postrider.retire_span(class smallint, first bigint, until bigint, suffix text, keep interval) returns json
 language plpgsql set search_path = pg_catalog, pg_temp set jit = off set lock_timeout = '50ms' as $$
 declare
@@ -237,8 +239,9 @@ begin
         select j.id from postrider.%I j
          where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
        into live using most + 1;
-    execute format('select count(*) filter (where d.finished_at >= $1), max(d.finished_at) filter (where d.finished_at < $1)
-                      from postrider.%I d', 'done' || suffix) into n_fresh, gone_by using old_enough;
+    execute format('select count(*) filter (where d.finished_at >= $1 or u.id is not null), max(d.finished_at) filter (where d.finished_at < $1)
+                      from postrider.%I d left join (select distinct o.id from postrider.unsettled o) u on u.id = d.id', 'done' || suffix)
+       into n_fresh, gone_by using old_enough;
     live := coalesce(live, '{}');
     if cardinality(live) + n_fresh > most then
         pinned_by := case when cardinality(live) > most then 'live jobs' else 'jobs that have not been over for long enough' end;
@@ -249,7 +252,9 @@ begin
         perform postrider.pin(class, first, pinned_by, most_kind, cardinality(live) + n_fresh, interval '1 hour');
         return json_build_object('span', suffix, 'pinned', pinned_by, 'again', true);
     end if;
-    execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
+    execute format('select array_agg(d.id) from postrider.%I d
+                     where d.finished_at >= $1 or exists (select from postrider.unsettled u where u.id = d.id)', 'done' || suffix)
+       into fresh using old_enough;
     for n in 1..5 loop
         begin
             if not postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}')) then

@@ -1370,16 +1370,14 @@ begin
             return query select x, 'running', 'running';
             continue;
         end;
-        if j.unique_hash is not null then
-            -- who comes after it may not wait for one that is gone: it has ended, and then it goes
-            delete from postrider.unsettled u where u.ctid = any (array(
-                select o.ctid from postrider.unsettled o where o.id = x for update skip locked));
-            perform postrider.settle_unique(array[x]);
-        end if;
         delete from postrider.done d where d.class = j.class and d.id = x;
         update postrider.uniq u set job = nullif(u.job, x), running = nullif(u.running, x)
          where u.hash = j.unique_hash and (u.job = x or u.running = x);
         delete from postrider.uniq u where u.hash = j.unique_hash and u.job is null and u.running is null;
+        if j.unique_mode = 5 then
+            -- its end may not be settled yet, and after this nobody could: who comes behind it may not wait for one that is gone
+            perform postrider.let_next_in(array[j.unique_hash]);
+        end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
         delete from postrider.cancellation c where c.id = x;
@@ -3121,6 +3119,35 @@ end $$;
 
 
 --
+-- Name: let_next_in(bytea[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.let_next_in(hashes bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+begin
+    with next_ones as (
+        delete from postrider.parked p where p.ctid = any (array(
+            select y.ctid from unnest(let_next_in.hashes) f (hash)
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+        returning p.*
+    )
+    insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+    select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
+    if found then
+        perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
+
+--
 -- Name: list_jobs(json, bigint, integer, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3675,7 +3702,9 @@ begin
                join postrider.retention r on r.what = (array['short', 'standard', 'long'])[p.class] where p.kept
     loop
         execute format('select array_agg(x.id), max(x.finished_at) from (
-            select d.id, d.finished_at from postrider.%I d where d.finished_at < $1 limit 1000 for update skip locked) x', 'done' || s.suffix)
+            select d.id, d.finished_at from postrider.%I d
+             where d.finished_at < $1 and not exists (select from postrider.unsettled u where u.id = d.id)
+             limit 1000 for update skip locked) x', 'done' || s.suffix)
            into ids, latest using clock_timestamp() - s.keep;
         continue when ids is null;
         for t in select p.name from postrider.partitioned p where p.unit = 'job' order by p.name loop
@@ -4387,8 +4416,9 @@ begin
         select j.id from postrider.%I j
          where not exists (select from postrider.%I d where d.class = j.class and d.id = j.id) limit $1) x', 'job' || suffix, 'done' || suffix)
        into live using most + 1;
-    execute format('select count(*) filter (where d.finished_at >= $1), max(d.finished_at) filter (where d.finished_at < $1)
-                      from postrider.%I d', 'done' || suffix) into n_fresh, gone_by using old_enough;
+    execute format('select count(*) filter (where d.finished_at >= $1 or u.id is not null), max(d.finished_at) filter (where d.finished_at < $1)
+                      from postrider.%I d left join (select distinct o.id from postrider.unsettled o) u on u.id = d.id', 'done' || suffix)
+       into n_fresh, gone_by using old_enough;
     live := coalesce(live, '{}');
     if cardinality(live) + n_fresh > most then
         pinned_by := case when cardinality(live) > most then 'live jobs' else 'jobs that have not been over for long enough' end;
@@ -4399,7 +4429,9 @@ begin
         perform postrider.pin(class, first, pinned_by, most_kind, cardinality(live) + n_fresh, interval '1 hour');
         return json_build_object('span', suffix, 'pinned', pinned_by, 'again', true);
     end if;
-    execute format('select array_agg(d.id) from postrider.%I d where d.finished_at >= $1', 'done' || suffix) into fresh using old_enough;
+    execute format('select array_agg(d.id) from postrider.%I d
+                     where d.finished_at >= $1 or exists (select from postrider.unsettled u where u.id = d.id)', 'done' || suffix)
+       into fresh using old_enough;
     for n in 1..5 loop
         begin
             if not postrider.exchange_span(class, first, until, suffix, live || coalesce(fresh, '{}')) then
@@ -4859,17 +4891,7 @@ begin
     )
     select array_agg(m.hash) into freed from mine m where m.ended and m.mode = 5;
     if freed is not null then
-        with next_ones as (
-            delete from postrider.parked p where p.ctid = any (array(
-                -- the one that waits, and any that an operator's retry brought back beside it, whatever their queues
-                select y.ctid from unnest(freed) f (hash) join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
-            returning p.*
-        )
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select n.queue, n.priority, n.share, n.pos, n.id, n.attempt, n.losses, n.flags, n.order_key from next_ones n;
-        if found then
-            perform postrider.wake('postrider_job');
-        end if;
+        perform postrider.let_next_in(freed);
     end if;
 end $$;
 
@@ -7034,6 +7056,13 @@ REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION let_next_in(hashes bytea[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.let_next_in(hashes bytea[]) FROM PUBLIC;
 
 
 --

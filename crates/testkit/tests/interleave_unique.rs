@@ -249,6 +249,13 @@ async fn u9_one_runs_and_one_waits_behind_it() {
             .ends("y=ready/0"),
     );
     specs.push(
+        Spec::new("a deletion beside a beat that has taken the note of its end and could not settle it")
+            .stage(behind())
+            .session("a", [begin(enqueue_unique("z", MODE, "k")).may_wait(), delete(&["x"]).may_wait(), commit()])
+            .session("b", [finish("w1", Completed)])
+            .session("c", [begin(sql("select left(postrider.settle_left_over()::text, 0)")), commit()]),
+    );
+    specs.push(
         Spec::new("a deletion of the one that backs off frees the one that waits behind it")
             .stage(behind().into_iter().chain([finish("w1", Failed)]))
             .session("a", [begin(delete(&["x"])), end()])

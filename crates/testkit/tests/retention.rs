@@ -98,7 +98,7 @@ impl House {
     async fn claim(&self) -> Vec<(i64, i64)> {
         let sql = format!(
             "select lease, id from postrider.claim('{WORKER}', 1, 'default', array['k.short', 'k.standard', 'k.long'], 100,
-                array[2]::smallint[], array[0]::smallint[], array[0]::bigint[])"
+                array[2]::smallint[], array[0]::smallint[], array[0]::bigint[]) where lease is not null"
         );
         sqlx::query_as(AssertSqlSafe(sql)).fetch_all(self.pool()).await.unwrap()
     }
@@ -611,6 +611,33 @@ async fn r3_c18_a_window_of_uniqueness_outlives_the_row_that_it_came_from() {
     let after = house.jobs.enqueue(None, &[within(), for_ever()]).await.unwrap();
     assert!(after[0].fresh, "the window is over");
     assert_eq!((&after[1].id, after[1].fresh), (&first[1].id, false), "for ever");
+}
+
+/// A producer that stays open holds their group; what waits behind one that is gone would wait for ever.
+#[tokio::test]
+async fn r3_who_is_over_stays_until_whoever_waits_behind_it_knows() {
+    let house = House::built().await;
+    house.run("select postrider.keep_for('short', interval '5 seconds')").await;
+    let one = || job("k.short").unique(Unique::OneRunningOneWaiting);
+    let ahead = house.enqueue(one()).await;
+    let claimed = house.claim().await;
+    let behind = house.enqueue(one()).await;
+    assert_eq!(house.claim().await.len(), 0, "it waits behind the one that runs");
+    let mut producer = house.pool().begin().await.unwrap();
+    let held = "select id from postrider.enqueue('k.short', unique_mode => 'one_running_one_waiting')";
+    let again: i64 = sqlx::query_scalar(held).fetch_one(&mut *producer).await.unwrap();
+    assert_eq!(again, key(&behind));
+    house.finish(&claimed, 1).await;
+    // once in the partition that it was born in, once in the one of what was kept
+    for _ in 0..2 {
+        house.days(3).await;
+        assert!(house.is_here(&ahead).await);
+    }
+    producer.rollback().await.unwrap();
+    house.run("select postrider.settle_left_over()").await;
+    assert_eq!(house.claim().await.iter().map(|(_, id)| *id).collect::<Vec<_>>(), [key(&behind)]);
+    house.days(3).await;
+    assert!(!house.is_here(&ahead).await);
 }
 
 #[tokio::test]
