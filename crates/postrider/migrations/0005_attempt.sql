@@ -20,9 +20,12 @@ create type postrider.claimed as (
 -- while a producer holds that group, and is parked behind the one of its group that runs, if only one may. One that was let go alone in its
 -- queue (flag 8) and has to wait for something else gives that up for flag 128, and waits for it again first. A paused queue gives nothing.
 -- Where jobs with keys wait (flag 32), postrider.take_turns picks the jobs.
+-- in_line: up to so many jobs more, each of which comes after one of the others in its order. Whoever asks for them runs those of one key one
+-- after the other, by their ids, and gives back those that are left as soon as one of them does not complete.
 -- One row whose lease is null: nothing was leased, but there is more to look at; call again.
 create function postrider.claim(
-    worker uuid, call bigint, queue text, kinds text[], most int, priorities smallint[], shares smallint[], positions bigint[]
+    worker uuid, call bigint, queue text, kinds text[], most int, priorities smallint[], shares smallint[], positions bigint[],
+    in_line int default 0
 ) returns setof postrider.claimed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -39,7 +42,7 @@ begin
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
         claim.most := 0;
     end if;
     return query

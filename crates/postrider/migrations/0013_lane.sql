@@ -6,12 +6,14 @@
 -- keeps it through its retries, and hands it on when it has ended. Slots of a limit are counted, from the leases that are open.
 
 -- key: 'order:<key>' or 'limit:<key>'. A lane is there while somebody has its turn, waits in it, or may not run.
--- holder: the job that has the turn. low_parked, low_ready: no waiting job has a lower id, so that no look walks what is gone, which a
+-- holder: the job that has the turn. line: jobs that were leased along with it, to run after it one by one: the turn goes on to them first.
+-- low_parked, low_ready: no waiting job has a lower id, so that no look walks what is gone, which a
 -- long transaction elsewhere keeps. stopped_by: the job for which it stopped. window_at, used: starts in the period that runs. due_at: when it is to be looked at again.
 create table postrider.lane (
     queue      text        not null,
     key        text collate "C" not null,
     holder     bigint,
+    line       bigint[],
     since      timestamptz not null default clock_timestamp(),
     low_parked bigint      not null default 0,
     low_ready  bigint      not null default 0,
@@ -22,7 +24,8 @@ create table postrider.lane (
     used       int         not null default 0,
     due_at     timestamptz,
     primary key (queue, key),
-    constraint a_stopped_lane_says_why check ((stopped_at is null) = (reason is null))
+    constraint a_stopped_lane_says_why check ((stopped_at is null) = (reason is null)),
+    constraint a_line_has_a_head check (line is null or holder is not null)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1);
 create index lane_due on postrider.lane (due_at) where due_at is not null;
 create index lane_stopped on postrider.lane (queue, key) where stopped_at is not null;
@@ -210,6 +213,58 @@ begin
     return head;
 end $$;
 
+-- The jobs that come next after the one that has the turn, taken from where they are parked, to be leased along with it: as many as fit in
+-- a lease with others and need nothing but the turn, and none that an older one is to go before. The lane is locked, and this looks after that.
+create function postrider.line_up(lane_queue text, lane_key text, head bigint, kinds text[], most int) returns postrider.ready[]
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    l postrider.lane;
+    of_key text := substr(lane_key, 7);
+    asks bigint;
+    next_ones bigint[];
+    got bigint[];
+    lined postrider.ready[];
+begin
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    if l.holder is distinct from head or l.stopped_at is not null then
+        return null;
+    end if;
+    asks := least(
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
+            and r.id >= l.low_ready order by r.id limit 1),
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
+          order by r.id limit 1));
+    next_ones := array(
+        select n.pos from (
+            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or p.pos > asks or not j.kind = any (line_up.kinds))
+                       over (order by p.pos) as unfit
+              from (select x.pos, x.id, x.flags from postrider.parked x
+                     where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
+                     order by x.pos limit line_up.most) p
+              join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id) n
+         where n.unfit = 0 order by n.pos);
+    if next_ones = '{}' then
+        return null;
+    end if;
+    got := array(select p.pos from postrider.parked p
+                  where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) for update skip locked);
+    -- somebody acts on one and may yet leave it: nobody goes before it
+    next_ones := array(select n from unnest(next_ones) n
+                        where n < coalesce((select min(m) from unnest(next_ones) m where m <> all (got)), n + 1) order by n);
+    with taken as (
+        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) returning p.*
+    )
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+      into lined from taken t;
+    if lined is not null then
+        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
+         where x.queue = lane_queue and x.key = lane_key;
+    end if;
+    return lined;
+end $$;
+
 -- How many more of a limit key may start now, null for any number; and when to look again. The lane is locked, and this looks after that.
 create function postrider.room_of(lane_queue text, lane_key text, out free int, out again timestamptz, out per_from timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp
@@ -245,9 +300,11 @@ begin
 end $$;
 
 -- Picks as postrider.claim does, where jobs with keys are among those that wait: answers with those that are to be leased. Jobs without
--- keys are picked as they are; the others are parked, and whoever has the turn and room comes along. moved: something was parked.
+-- keys are picked as they are; the others are parked, and whoever has the turn and room comes along, with up to in_line of those that
+-- come after it. moved: something was parked.
 create function postrider.take_turns(
-    queue text, most int, priorities smallint[], shares smallint[], positions bigint[], out turns postrider.ready[], out moved boolean
+    queue text, most int, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line int,
+    out turns postrider.ready[], out moved boolean
 )
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -295,8 +352,8 @@ begin
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             lowest := k.lowest;
-            if k.n > 1 then
-                -- many of one key: the rest of them may not be in the way of others either
+            if k.n > 1 or k.n = take_turns.most then
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
                 lowest := least(lowest, postrider.clear_ready(take_turns.queue, k.key, (
                     select l.low_ready from postrider.lane l where l.queue = take_turns.queue and l.key = k.key)));
             end if;
@@ -308,10 +365,38 @@ begin
         end loop;
     end if;
     turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
+    if take_turns.in_line > 0 then
+        turns := turns || postrider.take_lines(take_turns.queue, going, take_turns.kinds, take_turns.in_line, got);
+    end if;
     going := array(select g from unnest(going) g where g.flags & 64 <> 0);
     if going <> '{}' then
         select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
     end if;
+end $$;
+
+-- Those that come after these jobs in their order, up to so many in all. got: the lanes that are locked already.
+create function postrider.take_lines(queue text, going postrider.ready[], kinds text[], most int, got text[]) returns postrider.ready[]
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+    k record;
+    lined postrider.ready[];
+    heads postrider.ready[] := array(
+        -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
+        select g from unnest(take_lines.going) g
+         where g.order_key is not null and g.flags & 222 = 2
+           and exists (select from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key));
+begin
+    got := got || postrider.lock_lanes(take_lines.queue, array(
+        select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
+    for k in
+        select h.id, 'order:' || h.order_key as key from unnest(heads) h where 'order:' || h.order_key = any (got) order by 2
+    loop
+        exit when coalesce(cardinality(lined), 0) >= take_lines.most;
+        lined := lined || postrider.line_up(take_lines.queue, k.key, k.id, take_lines.kinds, take_lines.most - coalesce(cardinality(lined), 0));
+    end loop;
+    return lined;
 end $$;
 
 -- Which of these jobs, whose turn it is, have room in their limits; the others are parked with their turn.
@@ -369,17 +454,17 @@ begin
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
 end $$;
 
--- Whether whoever has the turn of a lane still has it: an end gives it up, and so does a failure if the policy says so. The lane is locked.
-create function postrider.judge_holder(l postrider.lane) returns void
+-- Whether a job that has the turn of a lane still has it: an end gives it up, and so does a failure if the policy says so, which may stop the
+-- lane too. The lane is locked.
+create function postrider.judge_turn(lane_key text, who bigint, out keeps boolean, out stop text)
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
     h record;
-    stop text;
 begin
     -- where it is, in one look: between two it could move
-    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt,
+    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt, y.flags & 2 = 0 as unmarked,
            d.id is null and (y.id is not null
                or exists (select from postrider.lease x where j.id = any (x.open))
                or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
@@ -389,38 +474,70 @@ begin
       into h
       from postrider.job j
       left join postrider.done d on d.class = j.class and d.id = j.id
-      left join postrider.later y on y.id = j.id and y.why <> 0 and y.flags & 2 <> 0
-     where j.class = (l.holder & 3)::smallint and j.id = l.holder;
-    if h.keeps and (h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
-        if h.order_rule > 0 and h.attempt < h.order_rule then
-            return;
+      left join postrider.later y on y.id = j.id and y.why <> 0
+     where j.class = (who & 3)::smallint and j.id = who;
+    keeps := coalesce(h.keeps, false);
+    if not keeps then
+        if h.state = 3 and h.order_rule > 0 then
+            stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
         end if;
-        perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
-        if not found then
-            -- somebody moves it just now
-            perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
-            return;
-        end if;
-        if h.order_rule > 0 then
-            stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
-                select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
-                 order by a.lease desc limit 1), 'no reason given'));
-            with taken as (
-                delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
-            )
-            insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-            select t.queue, l.key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
-        else
-            update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
-        end if;
-    elsif h.keeps then
         return;
-    elsif h.state = 3 and h.order_rule > 0 then
-        stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
+    end if;
+    keeps := h.why is null or h.order_rule = 0 or h.order_rule > 0 and (h.why <> 1 or h.attempt < h.order_rule);
+    if keeps and h.unmarked is not true then
+        return;
+    end if;
+    perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
+    if not found then
+        -- somebody moves it just now
+        perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
+        keeps := true;
+    elsif keeps then
+        -- it got the turn in its line; whoever meets it from now on must see that
+        update postrider.later y set flags = y.flags | 2 where y.run_at = h.run_at and y.id = h.id;
+    elsif h.order_rule > 0 then
+        stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
+            select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
+             order by a.lease desc limit 1), 'no reason given'));
+        with taken as (
+            delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
+        )
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select t.queue, lane_key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
+    else
+        update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
+    end if;
+end $$;
+
+-- Who has the turn of a lane now: whoever had it, or the first one of its line that has not given it up. The lane is locked.
+create function postrider.judge_holder(l postrider.lane) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    members bigint[] := array[l.holder] || coalesce(l.line, '{}');
+    who bigint;
+    keeps boolean := false;
+    stop text;
+begin
+    loop
+        -- whoever has ended and stops nothing is passed over, many in one look
+        select m.id into who from unnest(members) m (id)
+          left join postrider.done d on d.class = (m.id & 3)::smallint and d.id = m.id
+         where d.id is null or d.state = 3 order by m.id limit 1;
+        exit when who is null;
+        select t.keeps, t.stop into keeps, stop from postrider.judge_turn(l.key, who) t;
+        exit when keeps or stop is not null;
+        members := array(select m from unnest(members) m where m > who order by m);
+    end loop;
+    if who = l.holder and keeps then
+        return;
     end if;
     update postrider.lane x
-       set holder = null, since = clock_timestamp(), stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
-           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then l.holder else x.stopped_by end,
+       set holder = case when keeps then who end, since = clock_timestamp(),
+           line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
+           stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
+           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
            low_parked = least(x.low_parked, l.holder)
      where x.queue = l.queue and x.key = l.key;
 end $$;

@@ -186,7 +186,10 @@ return format('It runs since %s: attempt %s of %s, under lease %s of worker %s%s
         ', which is gone: another worker puts it back'),
     (select format('; %s %% done at %s%s', g.percent, postrider.said(g.at), coalesce(': ' || nullif(g.note, ''), ''))
        from postrider.progress g where g.id = j.id and g.lease = l.id),
-    case when exists (select from postrider.cancellation c where c.id = j.id) then '; it is to be cancelled' end);
+    case when exists (select from postrider.cancellation c where c.id = j.id) then '; it is to be cancelled' end)
+    || coalesce((select format(' It comes after job %s, which has the turn of its order key %L: its worker runs them one after the other.',
+                               x.holder, j.order_key)
+                   from postrider.lane x where x.queue = j.queue and x.key = 'order:' || j.order_key and j.id = any (x.line)), '');
 
 -- Waits for something that is not time. Whoever parks jobs under another key says here what they wait for.
 create function postrider.explain_parked(j postrider.job, p postrider.parked) returns text

@@ -847,10 +847,10 @@ end $_$;
 
 
 --
--- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]) RETURNS SETOF postrider.claimed
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0) RETURNS SETOF postrider.claimed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -872,7 +872,7 @@ begin
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
         claim.most := 0;
     end if;
     return query
@@ -2005,6 +2005,7 @@ CREATE TABLE postrider.lane (
     queue text NOT NULL,
     key text NOT NULL COLLATE pg_catalog."C",
     holder bigint,
+    line bigint[],
     since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     low_parked bigint DEFAULT 0 NOT NULL,
     low_ready bigint DEFAULT 0 NOT NULL,
@@ -2014,6 +2015,7 @@ CREATE TABLE postrider.lane (
     window_at timestamp with time zone,
     used integer DEFAULT 0 NOT NULL,
     due_at timestamp with time zone,
+    CONSTRAINT a_line_has_a_head CHECK (((line IS NULL) OR (holder IS NOT NULL))),
     CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1');
@@ -2194,7 +2196,7 @@ WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02');
 CREATE FUNCTION postrider.explain_running(j postrider.job, l postrider.lease) RETURNS text
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN format('It runs since %s: attempt %s of %s, under lease %s of worker %s%s%s%s.'::text, postrider.said((l).claimed_at), (l).attempts[array_position((l).ids, (j).id)], (j).max_attempts, (l).id, (l).worker, COALESCE((SELECT format(' (%s on %s, process %s)'::text, w.app, w.host, w.pid) AS format FROM postrider.worker w WHERE (w.id = (explain_running.l).worker)), ', which is gone: another worker puts it back'::text), (SELECT format('; %s %% done at %s%s'::text, g.percent, postrider.said(g.at), COALESCE((': '::text || NULLIF(g.note, ''::text)), ''::text)) AS format FROM postrider.progress g WHERE ((g.id = (explain_running.j).id) AND (g.lease = (explain_running.l).id))), CASE WHEN (EXISTS (SELECT FROM postrider.cancellation c WHERE (c.id = (explain_running.j).id))) THEN '; it is to be cancelled'::text ELSE NULL::text END);
+    RETURN (format('It runs since %s: attempt %s of %s, under lease %s of worker %s%s%s%s.'::text, postrider.said((l).claimed_at), (l).attempts[array_position((l).ids, (j).id)], (j).max_attempts, (l).id, (l).worker, COALESCE((SELECT format(' (%s on %s, process %s)'::text, w.app, w.host, w.pid) AS format FROM postrider.worker w WHERE (w.id = (explain_running.l).worker)), ', which is gone: another worker puts it back'::text), (SELECT format('; %s %% done at %s%s'::text, g.percent, postrider.said(g.at), COALESCE((': '::text || NULLIF(g.note, ''::text)), ''::text)) AS format FROM postrider.progress g WHERE ((g.id = (explain_running.j).id) AND (g.lease = (explain_running.l).id))), CASE WHEN (EXISTS (SELECT FROM postrider.cancellation c WHERE (c.id = (explain_running.j).id))) THEN '; it is to be cancelled'::text ELSE NULL::text END) || COALESCE((SELECT format(' It comes after job %s, which has the turn of its order key %L: its worker runs them one after the other.'::text, x.holder, (explain_running.j).order_key) AS format FROM postrider.lane x WHERE ((x.queue = (explain_running.j).queue) AND (x.key = ('order:'::text || (explain_running.j).order_key)) AND ((explain_running.j).id = ANY (x.line)))), ''::text));
 
 
 --
@@ -2926,9 +2928,10 @@ CREATE FUNCTION postrider.judge_holder(l postrider.lane) RETURNS void
 declare
     h record;
     stop text;
+    heir bigint;
 begin
     -- where it is, in one look: between two it could move
-    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt,
+    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt, y.flags & 2 = 0 as unmarked,
            d.id is null and (y.id is not null
                or exists (select from postrider.lease x where j.id = any (x.open))
                or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
@@ -2938,19 +2941,20 @@ begin
       into h
       from postrider.job j
       left join postrider.done d on d.class = j.class and d.id = j.id
-      left join postrider.later y on y.id = j.id and y.why <> 0 and y.flags & 2 <> 0
+      left join postrider.later y on y.id = j.id and y.why <> 0
      where j.class = (l.holder & 3)::smallint and j.id = l.holder;
-    if h.keeps and (h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
-        if h.order_rule > 0 and h.attempt < h.order_rule then
-            return;
-        end if;
+    if h.keeps and (h.unmarked or h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
         perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
         if not found then
             -- somebody moves it just now
             perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
             return;
         end if;
-        if h.order_rule > 0 then
+        if h.order_rule = 0 or h.order_rule > 0 and (h.why <> 1 or h.attempt < h.order_rule) then
+            -- it got the turn while it was leased; from now on whoever meets it must see that
+            update postrider.later y set flags = y.flags | 2 where y.run_at = h.run_at and y.id = h.id and y.flags & 2 = 0;
+            return;
+        elsif h.order_rule > 0 then
             stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
                 select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
                  order by a.lease desc limit 1), 'no reason given'));
@@ -2967,8 +2971,14 @@ begin
     elsif h.state = 3 and h.order_rule > 0 then
         stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
     end if;
+    if stop is null then
+        -- one that its worker gave back asks for the turn again
+        select u.id into heir from unnest(l.line) u (id) where exists (select from postrider.lease x where u.id = any (x.open))
+         order by u.id limit 1;
+    end if;
     update postrider.lane x
-       set holder = null, since = clock_timestamp(), stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
+       set holder = heir, line = nullif(array(select u from unnest(l.line) u where u > heir order by u), '{}'), since = clock_timestamp(),
+           stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then l.holder else x.stopped_by end,
            low_parked = least(x.low_parked, l.holder)
      where x.queue = l.queue and x.key = l.key;
@@ -3144,6 +3154,67 @@ begin
     if found then
         perform postrider.wake('postrider_job');
     end if;
+end $$;
+
+
+--
+-- Name: line_up(text, text, bigint, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, kinds text[], most integer) RETURNS postrider.ready[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    l postrider.lane;
+    of_key text := substr(lane_key, 7);
+    asks bigint;
+    next_ones bigint[];
+    got bigint[];
+    lined postrider.ready[];
+begin
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    if l.holder is distinct from head or l.stopped_at is not null then
+        return null;
+    end if;
+    asks := least(
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
+            and r.id >= l.low_ready order by r.id limit 1),
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
+          order by r.id limit 1));
+    next_ones := array(
+        select n.pos from (
+            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or p.pos > asks or not j.kind = any (line_up.kinds))
+                       over (order by p.pos) as unfit
+              from (select x.pos, x.id, x.flags from postrider.parked x
+                     where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
+                     order by x.pos limit line_up.most) p
+              join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id) n
+         where n.unfit = 0 order by n.pos);
+    if next_ones = '{}' then
+        return null;
+    end if;
+    got := array(select p.pos from postrider.parked p
+                  where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) for update skip locked);
+    -- somebody acts on one and may yet leave it: nobody goes before it
+    next_ones := array(select n from unnest(next_ones) n
+                        where n < coalesce((select min(m) from unnest(next_ones) m where m <> all (got)), n + 1) order by n);
+    with taken as (
+        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) returning p.*
+    )
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+      into lined from taken t;
+    if lined is not null then
+        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
+         where x.queue = lane_queue and x.key = lane_key;
+    end if;
+    return lined;
 end $$;
 
 
@@ -5056,6 +5127,40 @@ end $$;
 
 
 --
+-- Name: take_lines(text, postrider.ready[], text[], integer, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_lines(queue text, going postrider.ready[], kinds text[], most integer, got text[]) RETURNS postrider.ready[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    k record;
+    lined postrider.ready[];
+    heads postrider.ready[] := array(
+        -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
+        select g from unnest(take_lines.going) g
+         where g.order_key is not null and g.flags & 222 = 2
+           and exists (select from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key));
+begin
+    got := got || postrider.lock_lanes(take_lines.queue, array(
+        select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
+    for k in
+        select h.id, 'order:' || h.order_key as key from unnest(heads) h where 'order:' || h.order_key = any (got) order by 2
+    loop
+        exit when coalesce(cardinality(lined), 0) >= take_lines.most;
+        lined := lined || postrider.line_up(take_lines.queue, k.key, k.id, take_lines.kinds, take_lines.most - coalesce(cardinality(lined), 0));
+    end loop;
+    return lined;
+end $$;
+
+
+--
 -- Name: take_room(text, postrider.ready[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5121,10 +5226,10 @@ end $$;
 
 
 --
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -5190,6 +5295,9 @@ begin
         end loop;
     end if;
     turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
+    if take_turns.in_line > 0 then
+        turns := turns || postrider.take_lines(take_turns.queue, going, take_turns.kinds, take_turns.in_line, got);
+    end if;
     going := array(select g from unnest(going) g where g.flags & 64 <> 0);
     if going <> '{}' then
         select turns || t.may, moved or t.parked into turns, moved from postrider.take_room(take_turns.queue, going) t;
@@ -6688,10 +6796,10 @@ REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer) FROM PUBLIC;
 
 
 --
@@ -7063,6 +7171,13 @@ REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text) FROM PUB
 --
 
 REVOKE ALL ON FUNCTION postrider.let_next_in(hashes bytea[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION line_up(lane_queue text, lane_key text, head bigint, kinds text[], most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, kinds text[], most integer) FROM PUBLIC;
 
 
 --
@@ -7444,6 +7559,13 @@ REVOKE ALL ON FUNCTION postrider.take_later(j postrider.job, tried_most integer)
 
 
 --
+-- Name: FUNCTION take_lines(queue text, going postrider.ready[], kinds text[], most integer, got text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_lines(queue text, going postrider.ready[], kinds text[], most integer, got text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION take_room(queue text, going postrider.ready[], OUT may postrider.ready[], OUT parked boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7451,10 +7573,10 @@ REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], 
 
 
 --
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --

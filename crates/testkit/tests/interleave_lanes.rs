@@ -8,8 +8,8 @@
 
 use postrider_testkit::TestDb;
 use postrider_testkit::interleave::{
-    self, Outcome, Spec, Step, act_on_lane, begin, cancel, claim, delete, end, enqueue_limited, enqueue_ordered,
-    finish, promote, rescue, retry, set_limit, sql, tick, tick_with,
+    self, Outcome, Spec, Step, act_on_lane, begin, cancel, claim, claim_lines, delete, end, enqueue_limited,
+    enqueue_ordered, finish, finish_of, part, promote, rescue, retry, set_limit, sql, tick, tick_with,
 };
 
 use Outcome::{Completed, Exhausted, Failed, Refused, Released, Snoozed};
@@ -258,4 +258,125 @@ async fn o8_a_call_is_not_used_up_by_a_beat_that_gets_the_lane_late() {
     let report = interleave::run(&db, &specs).await.unwrap();
     println!("{report}");
     report.assert_clean();
+}
+
+/// `x` has the turn, and `y` and `z` are leased along with it.
+fn line(policy: &str) -> Vec<Step> {
+    vec![
+        tick_with("w1", &[], 0, &[]),
+        enqueue_ordered("x", "k", policy),
+        enqueue_ordered("y", "k", policy),
+        enqueue_ordered("z", "k", policy),
+        claim_lines("w1", 1),
+    ]
+}
+
+#[tokio::test]
+async fn o1_a_claim_of_lines_takes_those_that_come_next_and_none_that_somebody_else_may_go_before() {
+    let queued = |names: &[&str]| names.iter().map(|name| enqueue_ordered(name, "k", "block")).collect::<Vec<_>>();
+    let parked = || {
+        let mut steps = queued(&["x", "y", "z"]);
+        steps.extend([claim("w9", 1), finish("w9", Completed)]);
+        steps
+    };
+    let specs = [
+        Spec::new("one claim takes the line").stage(queued(&["x", "y", "z"])).session("a", [claim_lines("w1", 1).gives("x/1 y/1 z/1")]),
+        Spec::new("of two claims one takes the line")
+            .stage(queued(&["x", "y", "z"]))
+            .session("a", [begin(claim_lines("w1", 1)).may_wait(), end()])
+            .session("b", [claim_lines("w2", 9).may_wait()]),
+        Spec::new("nobody goes before one that is being cancelled, and may be left")
+            .stage(parked())
+            .session("a", [begin(cancel(&["z"])), end()])
+            .session("b", [enqueue_ordered("v", "k", "block"), claim_lines("w2", 1)]),
+        Spec::new("nobody goes before one of a kind that the worker does not know")
+            .stage([
+                enqueue_ordered("x", "k", "block"),
+                sql("select left(id::text, 0) || 'u' from postrider.enqueue('t.other', '{\"n\":\"u\"}', queue => 'q', order_key => 'k')"),
+                enqueue_ordered("y", "k", "block"),
+            ])
+            .session("a", [claim_lines("w1", 1).gives("x/1")]),
+        Spec::new("whoever has a limit comes alone")
+            .stage([
+                set_limit("l", 1),
+                enqueue_ordered("x", "k", "block"),
+                sql("select left(id::text, 0) || 'y' from postrider.enqueue('t.k', '{\"n\":\"y\"}', order_key => 'k', limit_key => 'l')"),
+            ])
+            .session("a", [claim_lines("w1", 1).gives("x/1")]),
+        Spec::new("a claim of lines beside an enqueue of the same key")
+            .stage(queued(&["x", "y"]))
+            .session("a", [begin(enqueue_ordered("v", "k", "block")), end()])
+            .session("b", [claim_lines("w1", 9), finish("w1", Completed)]),
+    ];
+    run(&specs).await;
+}
+
+#[tokio::test]
+async fn o1_whatever_becomes_of_a_head_its_line_goes_on_or_waits() {
+    let mut specs = Vec::new();
+    for policy in POLICIES {
+        for outcome in [Completed, Failed, Snoozed, Refused, Exhausted, Released] {
+            // what a worker tells that keeps to the contract: whoever comes after one that did not complete goes back
+            let ends: &[(&str, Outcome)] = match outcome {
+                Completed => &[("x", Completed)],
+                _ => &[("x", outcome), ("y", Released), ("z", Released)],
+            };
+            specs.push(
+                Spec::new(format!("{outcome:?} of a head beside a claim, {policy}"))
+                    .stage(line(policy))
+                    .session("a", [begin(finish_of(&["w1"], ends)).may_wait(), end()])
+                    .session("b", [claim_lines("w2", 9).may_wait()]),
+            );
+            specs.push(
+                Spec::new(format!("a claim that has not committed beside {outcome:?} of a head, {policy}"))
+                    .stage(line(policy))
+                    .session("a", [begin(claim_lines("w2", 9)).may_wait(), end()])
+                    .session("b", [finish_of(&["w1"], ends).may_wait(), tick("w3")]),
+            );
+            specs.push(
+                Spec::new(format!("{outcome:?} of one that got the turn in its line, {policy}"))
+                    .stage(line(policy).into_iter().chain([finish_of(&["w1"], &[("x", Completed)])]))
+                    .session("a", [finish_of(&["w1"], &[("y", outcome), ("z", Released)]).may_wait()])
+                    .session("b", [claim("w2", 9), tick("w2"), claim("w2", 9)]),
+            );
+        }
+        for (name, step) in [
+            ("a rescue", rescue("w1", 1)),
+            ("a hand-back", tick("w1")),
+            ("a cancellation of the head", cancel(&["x"])),
+            ("a cancellation of one in line", cancel(&["y"])),
+            ("a deletion of one in line", delete(&["y"])),
+            ("an act of an operator", act_on_lane("k", "skip")),
+        ] {
+            specs.push(
+                Spec::new(format!("{name} beside an end and a claim, {policy}"))
+                    .stage(line(policy))
+                    .session("a", [step.may_wait()])
+                    .session("b", [finish_of(&["w1"], &[("x", Completed)]).may_wait()])
+                    .session("c", [begin(claim_lines("w2", 9)).may_wait(), end()]),
+            );
+        }
+        specs.push(
+            Spec::new(format!("one in line ends in a transaction of the application, {policy}"))
+                .stage(line(policy).into_iter().chain([finish_of(&["w1"], &[("x", Completed)]), part("w1", "y")]))
+                .session("a", [begin(finish_of(&["w1"], &[("y", Completed)])).may_wait(), end()])
+                .session("b", [finish_of(&["w1"], &[("z", Released)]).may_wait(), claim("w2", 9).may_wait()]),
+        );
+    }
+    run(&specs).await;
+}
+
+/// The heir of a turn had no mark when it was leased.
+#[tokio::test]
+async fn o2_one_that_got_the_turn_in_its_line_keeps_it_through_its_retries() {
+    let mut specs = Vec::new();
+    for (policy, next) in [("block", ""), ("skip", "z/1"), ("park:2", "")] {
+        let ends: &[(&str, Outcome)] = &[("x", Completed), ("y", Failed), ("z", Released)];
+        specs.push(
+            Spec::new(format!("who comes after a failure, {policy}"))
+                .stage(line(policy).into_iter().chain([finish_of(&["w1"], ends)]))
+                .session("a", [claim("w2", 1).gives(if next.is_empty() { "again" } else { next })]),
+        );
+    }
+    run(&specs).await;
 }

@@ -21,13 +21,13 @@ const ORDER_KEYS: i64 = 4;
 const JOBS: i64 = 800;
 const LENGTH: Duration = Duration::from_secs(15);
 
-/// Of the limit key, and of the fullest order key, in one snapshot.
+/// Jobs of the limit key, and workers that hold jobs of one order key, in one snapshot.
 const LEASED: &str = "with live as (
-        select u.limit_key, u.order_key
+        select u.limit_key, u.order_key, l.worker
           from postrider.lease l cross join unnest(l.ids, l.limit_keys, l.order_keys) u (id, limit_key, order_key)
          where u.id = any (l.open))
     select (select count(*) from live where limit_key = 'tenant'),
-           coalesce((select max(n) from (select count(*) n from live where order_key is not null group by order_key) x), 0)";
+           coalesce((select max(n) from (select count(distinct worker) n from live where order_key is not null group by order_key) x), 0)";
 
 async fn prepare(pool: &PgPool) {
     fixture::declare(pool, &[]).await.unwrap();
@@ -42,6 +42,11 @@ async fn prepare(pool: &PgPool) {
     let made: i64 = sqlx::query_scalar(sql).bind(JOBS).bind(ORDER_KEYS).fetch_one(pool).await.unwrap();
     assert_eq!(made, JOBS);
 }
+
+/// Jobs that ended before one that comes before them in the order of their key.
+const OVERTAKEN: &str = "select count(*) from (
+        select d.finished_at < max(d.finished_at) over (partition by j.order_key order by j.id) as overtaken
+          from postrider.done d join postrider.job j using (class, id) where j.order_key is not null) x where overtaken";
 
 /// The most that was ever leased at a time, and how often that was looked at.
 async fn watch(pool: &PgPool, over: &AtomicBool) -> (i64, i64, u32) {
@@ -102,7 +107,9 @@ async fn o9_no_limit_and_no_order_is_broken_by_workers_that_stand_still_die_or_l
         over.store(true, Ordering::Relaxed);
     };
     let ((limited, ordered, looks), ()) = tokio::join!(watch(db.pool(), &over), strike);
-    println!("{looks} looks: {limited} of a limit of {LIMIT}, {ordered} of one order key");
+    println!("{looks} looks: {limited} of a limit of {LIMIT}, {ordered} with jobs of one order key");
     assert!(looks > 500, "it was hardly looked at: {looks}");
     assert_eq!((limited, ordered), (LIMIT, 1), "leased at a time");
+    let overtaken: i64 = sqlx::query_scalar(OVERTAKEN).fetch_one(db.pool()).await.unwrap();
+    assert_eq!(overtaken, 0, "ended before one that comes before it");
 }

@@ -20,12 +20,12 @@ const DRAIN: &str = "create procedure public.drain(q text, most int, inout n int
         leases bigint[]; ids bigint[]; low bigint := 0; last bigint; rounds int;
     begin
         loop
-            select array_agg(x.lease), array_agg(x.id), min(x.pos), count(*) into leases, ids, last, rounds
-              from postrider.claim(me, 1, q, '{t.a}', 100, '{2}', '{0}', array[low]) x;
+            select array_agg(x.lease), array_agg(x.id), min(x.pos) filter (where x.pos >= low), count(*) into leases, ids, last, rounds
+              from postrider.claim(me, 1, q, '{t.a}', 100, '{2}', '{0}', array[low], 99) x;
             commit;
             exit when rounds = 0;
             if leases[1] is not null then
-                low := greatest(low, last);
+                low := greatest(low, coalesce(last, 0));
                 perform postrider.finish(me, leases, ids, array_fill(1::smallint, array[rounds]), array_fill(0::bigint, array[rounds]),
                                          array_fill(null::text, array[rounds]));
                 commit;

@@ -24,7 +24,7 @@ pub(crate) const STATEMENTS: &[&Statement] = &[&attempt::PART];
 
 pub(crate) use attempt::{Handled, Told};
 pub(crate) use registry::{QueueHook, Registered, Registry};
-pub(crate) use running::Running;
+pub(crate) use running::{Fresh, Running};
 pub use task::answer;
 pub(crate) use task::{Dispatcher, Spawn};
 

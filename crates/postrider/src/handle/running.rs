@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::port::Job;
 pub(crate) struct Running {
     attempts: Mutex<BTreeMap<(i64, i64), Attempt>>,
     given_back: AtomicUsize,
+    stopping: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -22,7 +23,8 @@ struct Attempt {
     number: i16,
     max: i16,
     retry: Option<Retry>,
-    deadline: Duration,
+    /// `None` while it waits in its line.
+    deadline: Option<Duration>,
     told_stuck: bool,
     interrupted: bool,
     parting: bool,
@@ -55,20 +57,45 @@ impl Running {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt begins; `deadline` is on the monotonic clock.
-    pub(crate) fn begin(&self, job: &Job, stop: CancellationToken, deadline: Duration) {
+    /// A job is here: its attempt begins with [`Running::start`].
+    pub(crate) fn begin(&self, job: &Job, stop: CancellationToken) {
         let attempt = Attempt {
             stop,
             kind: job.kind.clone(),
             number: job.attempt,
             max: job.max_attempts,
             retry: job.retry.clone(),
-            deadline,
+            deadline: None,
             told_stuck: false,
             interrupted: false,
             parting: false,
         };
         self.lock().insert((job.lease, job.key), attempt);
+    }
+
+    /// An attempt begins; `deadline` is on the monotonic clock. False if it is not to: it was told already, or is to be cancelled.
+    pub(crate) fn start(&self, lease: i64, id: i64, deadline: Duration) -> bool {
+        let mut running = self.lock();
+        let attempt = running.get_mut(&(lease, id)).filter(|a| !a.told_stuck && !a.stop.is_cancelled());
+        attempt.map(|attempt| attempt.deadline = Some(deadline)).is_some()
+    }
+
+    /// From now on no line goes on. Answers with those that wait in one, to be given back: each is told from now on.
+    pub(crate) fn end_lines(&self) -> Vec<(i64, i64)> {
+        let mut running = self.lock();
+        self.stopping.store(true, Ordering::Relaxed);
+        let waiting = running.iter_mut().filter(|(_, attempt)| attempt.deadline.is_none() && !attempt.told_stuck);
+        waiting
+            .map(|(&key, attempt)| {
+                attempt.told_stuck = true;
+                key
+            })
+            .collect()
+    }
+
+    /// Whether lines go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.stopping.load(Ordering::Relaxed)
     }
 
     /// An attempt ended.
@@ -133,7 +160,7 @@ impl Running {
     /// themselves.
     pub(crate) fn stuck(&self, now: Duration, patience: Duration) -> Vec<Stuck> {
         let mut running = self.lock();
-        let late = running.iter_mut().filter(|(_, a)| !a.told_stuck && now > a.deadline + patience);
+        let late = running.iter_mut().filter(|(_, a)| !a.told_stuck && a.deadline.is_some_and(|deadline| now > deadline + patience));
         late.map(|(&(lease, id), attempt)| {
             attempt.told_stuck = true;
             attempt.stop.cancel();
@@ -158,5 +185,45 @@ impl Running {
     /// How many run.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
+    }
+}
+
+/// When this worker was last known to be alive: nobody takes its leases for `dead_after` from then on.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    /// A part of it is left to the attempt that begins, and to clocks that run apart.
+    within: Duration,
+    beat_us: AtomicU64,
+}
+
+impl Fresh {
+    pub(crate) fn new(dead_after: Duration, now: Duration) -> Self {
+        let fresh = Self { within: dead_after * 3 / 4, beat_us: AtomicU64::new(0) };
+        fresh.beat(now);
+        fresh
+    }
+
+    /// A beat that was answered had been sent at this moment.
+    pub(crate) fn beat(&self, sent: Duration) {
+        self.beat_us.store(u64::try_from(sent.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether its leases are its own for sure.
+    pub(crate) fn is(&self, now: Duration) -> bool {
+        now.saturating_sub(Duration::from_micros(self.beat_us.load(Ordering::Relaxed))) < self.within
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_sure_of_its_leases_until_its_beat_is_nearly_as_old_as_a_dead_ones() {
+        let s = Duration::from_secs;
+        let fresh = Fresh::new(s(20), s(100));
+        assert!(fresh.is(s(100)) && fresh.is(s(114)) && !fresh.is(s(115)));
+        fresh.beat(s(112));
+        assert!(fresh.is(s(126)) && !fresh.is(s(127)), "what counts is when it was sent");
     }
 }

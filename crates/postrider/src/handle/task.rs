@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use postrider_contract::Verdict;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::attempt::Native;
-use super::running::{End, Stuck};
+use super::running::{End, Fresh, Stuck};
 use super::{Context, Handled, Handler, Registered, Registry, Running};
 use crate::clock::{Clock, Dice};
 use crate::complete::{Ended, Outcome};
-use crate::job::{Claims, Next, after_failure};
+use crate::job::{Claims, Line, Next, Pace, after_failure};
 use crate::port::{Attempt, Job};
 
 /// How far past its timeout an attempt may be before it is told as stuck: a dropped future ends at once, a blocked thread does not.
@@ -28,47 +27,96 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// Starts a task under the supervisor.
 pub(crate) type Spawn = Arc<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
 
-/// Takes claimed jobs and runs each in a task of its own.
+/// Takes claimed jobs and runs each line of them in a task of its own.
 pub(crate) struct Dispatcher {
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
     pub(crate) handled: Arc<Handled>,
     /// Bounded by the slots: a job holds one until its outcome is here.
     pub(crate) outcomes: UnboundedSender<Outcome>,
+    pub(crate) fresh: Fresh,
     pub(crate) clock: Clock,
     pub(crate) dice: Dice,
     pub(crate) spawn: Spawn,
 }
 
 impl Claims for Dispatcher {
-    fn dispatch(&self, job: Job, slot: OwnedSemaphorePermit) {
-        let Some(registered) = self.registry.get(&job.kind).cloned() else {
-            // cannot be: a claim names the kinds of this registry
-            let _ = self.outcomes.send(Outcome { lease: job.lease, id: job.key, ended: Ended::Released });
-            return;
+    fn dispatch(self: Arc<Self>, line: Line) {
+        let here = |job: Job| {
+            let stop = CancellationToken::new();
+            self.running.begin(&job, stop.clone());
+            (job, stop)
         };
-        let stop = CancellationToken::new();
-        let began = self.clock.monotonic();
-        let deadline = began + registered.timeout;
-        self.running.begin(&job, stop.clone(), deadline);
-        let running = Arc::clone(&self.running);
-        let native = Arc::new(Native::new(Arc::clone(&self.handled), Arc::clone(&running), &job));
-        let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>);
-        let (outcomes, dice, clock) = (self.outcomes.clone(), self.dice.clone(), self.clock.clone());
+        let Line { jobs, slot, pace } = line;
+        let jobs: Vec<(Job, CancellationToken)> = jobs.into_iter().map(here).collect();
+        let me = Arc::clone(&self);
         (self.spawn)(Box::pin(async move {
-            let ended = attempt(&job, &registered, &cx, &dice).await;
-            let ended = match ended {
-                _ if native.is_committed() => Ended::Committed,
-                Ended::Completed(_) => Ended::Completed(native.take_output()),
-                Ended::Snoozed(wait) => snoozed(&job, &registered, wait, clock.monotonic().saturating_sub(began)),
-                ended => ended,
-            };
-            let lease = native.lease();
-            if let Some(ended) = counted(&running, (lease, job.key), ended) {
-                let _ = outcomes.send(Outcome { lease, id: job.key, ended });
-            }
+            me.run(jobs, &pace).await;
             drop(slot);
         }));
+    }
+}
+
+impl Dispatcher {
+    /// Runs jobs one after the other, as long as each of them completes; what is left is given back.
+    async fn run(&self, line: Vec<(Job, CancellationToken)>, pace: &Pace) {
+        let (began, keyed, all) = (self.clock.monotonic(), line.iter().any(|(job, _)| job.order_key.is_some()), line.len());
+        let mut ran = 0;
+        let mut jobs = line.into_iter();
+        while let Some((job, stop)) = jobs.next() {
+            let completed = self.run_one(job, stop).await;
+            ran += 1;
+            let now = self.clock.monotonic();
+            let in_time = Pace::goes_on(now.saturating_sub(began));
+            if !in_time && ran < all {
+                pace.cut(ran);
+            }
+            if !completed || !in_time || !self.running.goes_on() || !self.fresh.is(now) {
+                break;
+            }
+        }
+        jobs.for_each(|(job, _)| self.release(&job));
+        if keyed && ran == all {
+            pace.ended(all, self.clock.monotonic().saturating_sub(began));
+        }
+    }
+
+    /// Gives back a job whose attempt has not begun.
+    fn release(&self, job: &Job) {
+        if self.running.end(job.lease, job.key) != End::Told {
+            let _ = self.outcomes.send(Outcome { lease: job.lease, id: job.key, ended: Ended::Released });
+        }
+    }
+
+    /// Runs one attempt and tells its end. True if it completed its job.
+    async fn run_one(&self, job: Job, stop: CancellationToken) -> bool {
+        let Some(registered) = self.registry.get(&job.kind).cloned() else {
+            // cannot be: a claim names the kinds of this registry
+            self.release(&job);
+            return false;
+        };
+        let began = self.clock.monotonic();
+        let deadline = began + registered.timeout;
+        if !self.running.start(job.lease, job.key, deadline) {
+            self.release(&job);
+            return false;
+        }
+        let native = Arc::new(Native::new(Arc::clone(&self.handled), Arc::clone(&self.running), &job));
+        let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>);
+        let ended = match attempt(&job, &registered, &cx, &self.dice).await {
+            _ if native.is_committed() => Ended::Committed,
+            Ended::Completed(_) => Ended::Completed(native.take_output()),
+            Ended::Snoozed(wait) => snoozed(&job, &registered, wait, self.clock.monotonic().saturating_sub(began)),
+            ended => ended,
+        };
+        let completed = matches!(ended, Ended::Committed | Ended::Completed(_));
+        let lease = native.lease();
+        let counted = counted(&self.running, (lease, job.key), ended);
+        let told = counted.is_some();
+        if let Some(ended) = counted {
+            let _ = self.outcomes.send(Outcome { lease, id: job.key, ended });
+        }
+        completed && told
     }
 }
 
@@ -176,6 +224,13 @@ impl Dispatcher {
                 Next::Exhausted => Ended::Exhausted { error },
             };
             let _ = self.outcomes.send(Outcome { lease, id, ended });
+        }
+    }
+
+    /// The process stops: what waits in a line goes back at once.
+    pub(crate) fn give_back_lines(&self) {
+        for (lease, id) in self.running.end_lines() {
+            let _ = self.outcomes.send(Outcome { lease, id, ended: Ended::Released });
         }
     }
 

@@ -7,6 +7,7 @@ mod act;
 mod holdings;
 mod known;
 mod lane;
+mod line;
 mod pg;
 mod probes;
 pub(crate) mod retry;
@@ -26,6 +27,7 @@ pub use decide::{Next, after_failure};
 pub(crate) use holdings::Holdings;
 pub(crate) use known::Known;
 pub(crate) use lane::{LaneLook, act_on_lane, hold, lanes, set_limit};
+pub(crate) use line::{Line, Pace};
 pub(crate) use pg::{enqueue, enqueue_alone};
 pub(crate) use task::{Claimer, Claims, run};
 

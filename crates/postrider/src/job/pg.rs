@@ -158,19 +158,27 @@ pub(super) struct Claimed {
     pub(super) more: bool,
 }
 
+/// What a claim asks for: up to `most` jobs that may run at once, and `in_line` that come after one of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) call: i64,
+    pub(super) most: usize,
+    pub(super) in_line: usize,
+}
+
 pub(super) async fn claim(
     connection: &mut PgConnection,
     claimant: &Claimant,
-    (call, most): (i64, usize),
+    ask: Ask,
     probe: &Probe,
     hook: &Hook,
 ) -> Result<Claimed, Error> {
     let failed = |e| Error::from_sqlx(CLAIM.name, e);
     if hook.is_none() && has_session(connection) {
-        return claim_alone(connection, claimant, (call, most), probe).await;
+        return claim_alone(connection, claimant, ask, probe).await;
     }
     let mut tx = begin(connection).await.map_err(failed)?;
-    let claimed = claim_alone(&mut tx, claimant, (call, most), probe).await?;
+    let claimed = claim_alone(&mut tx, claimant, ask, probe).await?;
     if let Some(hook) = hook
         && !claimed.jobs.is_empty()
     {
@@ -183,20 +191,21 @@ pub(super) async fn claim(
 async fn claim_alone(
     connection: &mut PgConnection,
     claimant: &Claimant,
-    (call, most): (i64, usize),
+    ask: Ask,
     probe: &Probe,
 ) -> Result<Claimed, Error> {
     let failed = |e| Error::from_sqlx(CLAIM.name, e);
     let rows = CLAIM
         .query_on(connection)
         .bind(claimant.worker)
-        .bind(call)
+        .bind(ask.call)
         .bind(claimant.queue.clone())
         .bind(claimant.kinds.clone())
-        .bind(i32::try_from(most).unwrap_or(i32::MAX))
+        .bind(i32::try_from(ask.most).unwrap_or(i32::MAX))
         .bind(probe.priorities.clone())
         .bind(probe.shares.clone())
         .bind(probe.positions.clone())
+        .bind(i32::try_from(ask.in_line).unwrap_or(0))
         .fetch_all(connection)
         .await
         .map_err(failed)?;

@@ -7,19 +7,19 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use super::line::{Line, Pace, lines};
 use super::probes::{Look, Place, Probes};
 use super::{Claimant, Holdings, Hook, decide, pg};
 use crate::pg::{Link, Wake};
-use crate::port::Job;
 
 /// Jobs in one claim: enough to spread the cost of its commit.
 const BATCH_MOST: usize = 200;
 /// How long freed slots are gathered before the next claim of a busy queue.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// What a claimer hands its jobs to; each comes with the slot that it occupies until it is dropped.
+/// What a claimer hands its jobs to.
 pub(crate) trait Claims: Send + Sync {
-    fn dispatch(&self, job: Job, slot: OwnedSemaphorePermit);
+    fn dispatch(self: Arc<Self>, line: Line);
 }
 
 /// Claims the jobs of one queue.
@@ -40,7 +40,7 @@ pub(crate) async fn run(claimer: Claimer, mut link: Link, sink: Arc<dyn Claims>,
     let slots = Arc::new(Semaphore::new(claimer.concurrency));
     let mut state = State { probes: Probes::new(claimer.claimant.fair), ..State::default() };
     while let Some(permits) = free_slots(&slots, claimer.concurrency, state.busy, &stop).await {
-        let wait = claimer.claim(&mut state, &mut link, permits, sink.as_ref()).await;
+        let wait = claimer.claim(&mut state, &mut link, permits, &sink).await;
         tokio::select! {
             () = stop.cancelled() => break,
             () = claimer.woken.notified() => state.quiet = 0,
@@ -60,6 +60,7 @@ struct State {
     errors: u32,
     /// The last claim brought all that it asked for.
     busy: bool,
+    pace: Arc<Pace>,
 }
 
 impl Claimer {
@@ -69,15 +70,18 @@ impl Claimer {
         state: &mut State,
         link: &mut Link,
         mut slots: OwnedSemaphorePermit,
-        sink: &dyn Claims,
+        sink: &Arc<dyn Claims>,
     ) -> Option<Duration> {
         let asked = slots.num_permits();
         let started = self.clock.monotonic();
         let probe = state.probes.next(started);
         let call = self.holdings.begin_call();
+        // whoever is told of each claim takes it for the beginning of an attempt
+        let in_line = if self.hook.is_some() { 0 } else { state.pace.in_line() };
+        let ask = pg::Ask { call, most: asked, in_line };
         let answer = link
             .run(&pg::CLAIM, |mut connection| async {
-                let answer = pg::claim(&mut connection, &self.claimant, (call, asked), &probe, &self.hook).await;
+                let answer = pg::claim(&mut connection, &self.claimant, ask, &probe, &self.hook).await;
                 (connection, answer)
             })
             .await;
@@ -88,15 +92,17 @@ impl Claimer {
                 if got.jobs.iter().any(|job| job.order_key.is_some() || job.limit_key.is_some()) {
                     self.holdings.note_key();
                 }
-                let places: Vec<Place> = got.jobs.iter().map(|job| ((job.priority, job.share), job.pos)).collect();
+                let lines = lines(got.jobs);
+                let heads = lines.iter().filter_map(|line| line.first());
+                let places: Vec<Place> = heads.map(|job| ((job.priority, job.share), job.pos)).collect();
                 let all =
                     state.probes.learn(&probe, Look { asked, got: &places, started, ended: self.clock.monotonic() });
                 state.busy = places.len() == asked;
                 state.quiet = if places.is_empty() { state.quiet.saturating_add(1) } else { 0 };
                 state.errors = 0;
-                for job in got.jobs {
+                for jobs in lines {
                     if let Some(slot) = slots.split(1) {
-                        sink.dispatch(job, slot);
+                        Arc::clone(sink).dispatch(Line { jobs, slot, pace: Arc::clone(&state.pace) });
                     }
                 }
                 if got.more || !all {

@@ -90,6 +90,7 @@ impl Beater {
             let mut pause = self.settings.beat;
             match answer {
                 Ok((answer, said)) => {
+                    self.dispatcher.fresh.beat(started);
                     if said {
                         self.wake.ear.said();
                     }

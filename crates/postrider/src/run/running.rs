@@ -16,7 +16,7 @@ use super::beat::{Beater, Due, Timed};
 use super::{Bus, WakeUps, housekeep};
 use crate::complete::{self, Flush};
 use crate::error::Error;
-use crate::handle::{Dispatcher, Handled, QueueHook, Running as Attempts, Spawn, Told};
+use crate::handle::{Dispatcher, Fresh, Handled, QueueHook, Running as Attempts, Spawn, Told};
 use crate::job::{self, Claimant, Claimer, Claims, Holdings};
 use crate::pg::{Ear, Link, Reach, Wake, listen};
 use crate::port::Stopped;
@@ -73,6 +73,7 @@ impl Running {
                 told: Told::default(),
             }),
             outcomes: sender,
+            fresh: Fresh::new(bus.settings.dead_after, bus.clock.monotonic()),
             clock: bus.clock.clone(),
             dice: bus.dice.clone(),
             spawn: spawner(&attempts, &cut),
@@ -136,6 +137,7 @@ impl Running {
     /// nothing leased.
     pub async fn stop(mut self, grace: Duration) -> Stopped {
         self.intake.cancel();
+        self.dispatcher.give_back_lines();
         self.loops.close();
         self.attempts.close();
         let drained = async {

@@ -28,7 +28,7 @@ pub use report::Report;
 pub use run::run;
 pub use spec::{Spec, Step};
 pub use verbs::{
-    Outcome, advance, begin, claim, claim_as, commit, declare, drop_subscription, end, enqueue, enqueue_later, finish,
-    finish_of, housekeep, leave, promote, put_subscription, record, record_once, relay, rescue, rollback, sql, tick,
-    tick_with, unpark, worker,
+    Outcome, advance, begin, claim, claim_as, claim_lines, commit, declare, drop_subscription, end, enqueue,
+    enqueue_later, finish, finish_of, housekeep, leave, promote, put_subscription, record, record_once, relay, rescue,
+    rollback, sql, tick, tick_with, unpark, worker,
 };

@@ -16,6 +16,7 @@ pub(super) enum Act {
         worker: String,
         slot: String,
         most: u32,
+        in_line: u32,
     },
     /// Answers with the jobs that counted. Without names it is all that the slots hold.
     Finish {
@@ -97,10 +98,10 @@ impl Act {
                 let (lease, id) = held.map_or(("0", "0"), |(lease, id, _)| (lease.as_str(), id.as_str()));
                 format!("select postrider.part('{}', {lease}, {id}, 1)::text", worker(who))
             }
-            Self::Claim { worker: who, most, .. } => format!(
+            Self::Claim { worker: who, most, in_line, .. } => format!(
                 "select lease::text, id::text, coalesce(args ->> 'n', event_subject || '@' || (
                             select s.name from postrider.subscription s where s.id = subscription)), attempt::text
-                   from postrider.claim('{}', 1, 'q', '{{t.k,t.once,s.one}}', {most}, '{{1,2,3,4}}', '{{0,0,0,0}}', '{{0,0,0,0}}')",
+                   from postrider.claim('{}', 1, 'q', '{{t.k,t.once,s.one}}', {most}, '{{1,2,3,4}}', '{{0,0,0,0}}', '{{0,0,0,0}}', {in_line})",
                 worker(who)
             ),
             Self::Finish { worker: who, slots, told } => {
@@ -230,7 +231,12 @@ pub fn claim(worker: &str, most: u32) -> Step {
 
 /// The same, and remembers the leases under another name than the worker's.
 pub fn claim_as(worker: &str, slot: &str, most: u32) -> Step {
-    Step::new(Act::Claim { worker: worker.to_owned(), slot: slot.to_owned(), most })
+    Step::new(Act::Claim { worker: worker.to_owned(), slot: slot.to_owned(), most, in_line: 0 })
+}
+
+/// Claims up to `most` jobs, and up to nine that come after them in their order.
+pub fn claim_lines(name: &str, most: u32) -> Step {
+    Step::new(Act::Claim { worker: name.to_owned(), slot: name.to_owned(), most, in_line: 9 })
 }
 
 /// Ends everything that the worker was ever answered with: answers with the jobs that counted.

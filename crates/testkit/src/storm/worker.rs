@@ -114,12 +114,13 @@ async fn claim(me: &Me, link: &mut Link, dice: &mut StdRng) -> anyhow::Result<()
         call
     };
     let sql = format!(
-        "select lease::text, id::text from postrider.claim('{}', {call}, 'q{}', '{{{}}}', {}, '{{1,2,3,4}}', '{{0,0,0,0}}', '{{0,0,0,0}}')
+        "select lease::text, id::text from postrider.claim('{}', {call}, 'q{}', '{{{}}}', {}, '{{1,2,3,4}}', '{{0,0,0,0}}', '{{0,0,0,0}}', {})
           where lease is not null",
         me.id,
         dice.random_range(0..3),
         me.kinds,
-        dice.random_range(1..25)
+        dice.random_range(1..25),
+        [0, 0, 20].get(dice.random_range(0..3)).copied().unwrap_or(0)
     );
     let runs: Vec<Run> = runs(link.ask(&sql).await?);
     me.sky.count("claimed", runs.len() as u64);

@@ -15,13 +15,14 @@ with job as materialized (
                 from postrider.lease l cross join unnest(l.open) o (id)
     union all select id, 'done', attempt, null, ended_as from postrider.done
 ), turn as materialized (
-    -- whoever has the turn of an order key, wherever it is
+    -- whoever has the turn of an order key, wherever it is; those in line are leased along with it
     select id, queue, order_key from postrider.ready where flags & 2 <> 0
     union all select id, queue, order_key from postrider.later where flags & 2 <> 0
     union all select id, queue, order_key from postrider.parked where flags & 2 <> 0
     union all select u.id, l.queue, u.order_key
                 from postrider.lease l cross join unnest(l.ids, l.order_keys) u (id, order_key)
                where u.order_key is not null and u.id = any (l.open)
+                 and not exists (select from postrider.lane x where x.queue = l.queue and x.key = 'order:' || u.order_key and u.id = any (x.line))
 ), history as (
     -- a completed attempt and one that runs leave no row; an attempt that ended by itself clears its job of its losses
     select id, count(*) filter (where outcome in (2, 4)) as failed, count(*) filter (where outcome = 3) as lost,
@@ -99,6 +100,12 @@ select format('job %s has the turn of order key %s, and its lane says %s', t.id,
   from turn t left join postrider.lane l on l.queue = t.queue and l.key = 'order:' || t.order_key
  where l.holder is distinct from t.id
    and not exists (select from postrider.lane_call c where c.queue = t.queue and c.key = 'order:' || t.order_key)
+union all
+select format('jobs of order key %s are in %s leases', u.order_key, count(distinct l.id))
+  from postrider.lease l cross join unnest(l.ids, l.order_keys) u (id, order_key)
+ where u.order_key is not null and u.id = any (l.open)
+   and not exists (select from postrider.lane_call c where c.queue = l.queue and c.key = 'order:' || u.order_key)
+ group by l.queue, u.order_key having count(distinct l.worker) > 1
 union all
 select format('lane %s is kept by job %s, which does not have its turn', l.key, l.holder)
   from postrider.lane l
