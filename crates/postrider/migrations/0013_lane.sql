@@ -8,7 +8,7 @@
 -- key: 'order:<key>' or 'limit:<key>'. A lane is there while somebody has its turn, waits in it, or may not run.
 -- holder: the job that has the turn. line: jobs that were leased along with it, to run after it one by one: the turn goes on to them first.
 -- low_parked, low_ready: no waiting job has a lower id, so that no look walks what is gone, which a
--- long transaction elsewhere keeps. stopped_by: the job for which it stopped. window_at, used: starts in the period that runs. due_at: when it is to be looked at again.
+-- long transaction elsewhere keeps; cleared: up to there `ready` was looked through for those that may be moved out of the way. stopped_by: the job for which it stopped. window_at, used: starts in the period that runs. due_at: when it is to be looked at again.
 create table postrider.lane (
     queue      text        not null,
     key        text collate "C" not null,
@@ -17,6 +17,7 @@ create table postrider.lane (
     since      timestamptz not null default clock_timestamp(),
     low_parked bigint      not null default 0,
     low_ready  bigint      not null default 0,
+    cleared    bigint      not null default 0,
     stopped_at timestamptz,
     reason     text,
     stopped_by bigint,
@@ -126,9 +127,9 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
+        -- not joined: then all lanes of the queue might be walked for it
         select array_agg(l.key) into now_got from (
-            select x.key from unnest(rest) k (key)
-              join postrider.lane x on x.queue = lock_lanes.queue and x.key = k.key for update of x skip locked) l;
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -141,29 +142,33 @@ begin
     return got;
 end $$;
 
--- Moves what waits in `ready` behind an order key to where it is out of the way of others. The lane is locked.
-create function postrider.clear_ready(queue text, key text, low bigint) returns bigint
+-- Moves what waits in `ready` behind an order key to where it is out of the way of others, a thousand at a time. The lane is locked.
+create function postrider.clear_ready(lane_queue text, lane_key text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
+    l postrider.lane;
     lowest bigint;
+    highest bigint;
 begin
-    with cleared as (
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
-             where x.queue = clear_ready.queue and x.order_key = substr(clear_ready.key, 7) and x.flags & 34 = 32 and x.pos = x.id
-               and x.id >= clear_ready.low
+             where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
+               and x.id >= greatest(l.low_ready, l.cleared)
              order by x.id limit 1000 for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
-               postrider.flags_of_waiting(c.flags), c.order_key from cleared c
+        select w.queue, lane_key, w.id, w.id, w.priority, w.share, w.attempt, w.losses,
+               postrider.flags_of_waiting(w.flags), w.order_key from away w
         returning id
     )
-    select min(w.id) into lowest from waiting w;
-    return lowest;
+    select min(w.id), max(w.id) into lowest, highest from waiting w;
+    update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
+     where x.queue = lane_queue and x.key = lane_key and highest is not null;
 end $$;
 
 -- Gives the turn of an order key to the oldest job that waits for it, takes it from where it is parked and answers with it; all null if
@@ -231,30 +236,40 @@ begin
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
-    asks := least(
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
-            and r.id >= l.low_ready order by r.id limit 1),
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
-          order by r.id limit 1));
     next_ones := array(
         select n.pos from (
-            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or p.pos > asks or not j.kind = any (line_up.kinds))
+            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or not j.kind = any (line_up.kinds))
                        over (order by p.pos) as unfit
               from (select x.pos, x.id, x.flags from postrider.parked x
                      where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
                      order by x.pos limit line_up.most) p
               join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id) n
          where n.unfit = 0 order by n.pos);
+    -- bounded, or it would walk all that has been moved from there
+    asks := least(
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
+            and r.id between l.low_ready and next_ones[cardinality(next_ones)] order by r.id limit 1),
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
+            and r.id <= next_ones[cardinality(next_ones)] order by r.id limit 1));
+    if asks is not null then
+        next_ones := array(select n from unnest(next_ones) n where n < asks order by n);
+    end if;
     if next_ones = '{}' then
         return null;
     end if;
     got := array(select p.pos from postrider.parked p
-                  where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) for update skip locked);
+                  where p.queue = lane_queue and p.key = lane_key and p.pos between next_ones[1] and next_ones[cardinality(next_ones)]
+                  order by p.pos limit cardinality(next_ones) for update skip locked);
     -- somebody acts on one and may yet leave it: nobody goes before it
-    next_ones := array(select n from unnest(next_ones) n
-                        where n < coalesce((select min(m) from unnest(next_ones) m where m <> all (got)), n + 1) order by n);
+    next_ones := array(select n.pos from unnest(next_ones, got) with ordinality n (pos, ours, o)
+                        where n.o < coalesce((select min(m.o) from unnest(next_ones, got) with ordinality m (pos, ours, o)
+                                               where m.pos is distinct from m.ours), n.o + 1) order by n.o);
     with taken as (
-        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) returning p.*
+        delete from postrider.parked p where p.ctid = any (array(
+            select x.ctid from postrider.parked x
+             where x.queue = lane_queue and x.key = lane_key and x.pos between next_ones[1] and next_ones[cardinality(next_ones)]
+             order by x.pos limit cardinality(next_ones)))
+        returning p.*
     )
     select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
       into lined from taken t;
@@ -314,10 +329,10 @@ declare
     picked postrider.ready[];
     asking postrider.ready[];
     going postrider.ready[];
+    free postrider.ready[];
     got text[];
     k record;
     head postrider.ready;
-    lowest bigint;
 begin
     with taken as (
         delete from postrider.ready r
@@ -341,6 +356,8 @@ begin
     moved := asking is not null;
     if moved then
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
+        select t.asking, t.free into asking, free from postrider.take_free(take_turns.queue, asking, got) t;
+        going := going || free;
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
                postrider.flags_of_waiting(a.flags), a.order_key
@@ -351,13 +368,12 @@ begin
             select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
-            lowest := k.lowest;
+            update postrider.lane l set low_parked = k.lowest
+             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
             if k.n > 1 or k.n = take_turns.most then
                 -- many of one key, as far as one can see: the rest of them may not be in the way of others either
-                lowest := least(lowest, postrider.clear_ready(take_turns.queue, k.key, (
-                    select l.low_ready from postrider.lane l where l.queue = take_turns.queue and l.key = k.key)));
+                perform postrider.clear_ready(take_turns.queue, k.key);
             end if;
-            update postrider.lane l set low_parked = lowest where l.queue = take_turns.queue and l.key = k.key and l.low_parked > lowest;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
                 going := going || head;
@@ -374,10 +390,45 @@ begin
     end if;
 end $$;
 
+-- Of jobs that ask for the turn of their order keys, those that nobody is to go before have it at once: most keys have one job at a time.
+-- got: the lanes that are locked.
+create function postrider.take_free(queue text, inout asking postrider.ready[], got text[], out free postrider.ready[])
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+    given bigint[];
+begin
+    with alone as materialized (
+        select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
+         where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
+    ), turned as (
+        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+          -- each a look of its own: joined, they would be planned as walks over the queue
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+                  from alone x offset 0) a
+         where l.ctid = a.place and l.holder is null and l.stopped_at is null
+           and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
+                 order by p.pos limit 1) < a.id is not true
+           and (select r.id from postrider.ready r where r.queue = take_free.queue and r.order_key = a.order_key and r.flags & 34 = 32
+                   and r.pos = r.id and r.id >= l.low_ready order by r.id limit 1) < a.id is not true
+           and (select r.id from postrider.ready r where r.queue = take_free.queue and r.order_key = a.order_key and r.flags & 34 = 32
+                   and r.pos <> r.id order by r.id limit 1) < a.id is not true
+        returning a.id
+    )
+    select array_agg(t.id) into given from turned t;
+    select array_agg(a) filter (where (a.id = any (given)) is not true),
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+               filter (where a.id = any (given))
+      into asking, free from unnest(take_free.asking) a;
+end $$;
+
 -- Those that come after these jobs in their order, up to so many in all. got: the lanes that are locked already.
 create function postrider.take_lines(queue text, going postrider.ready[], kinds text[], most int, got text[]) returns postrider.ready[]
 language plpgsql set search_path = pg_catalog, pg_temp
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
     k record;
@@ -386,7 +437,7 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and exists (select from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key));
+           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -546,7 +597,8 @@ end $$;
 -- else's are called. from_start: what was parked without the lock may lie below the low-water marks.
 create function postrider.settle_lanes(queue text, keys text[], from_start boolean default false) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
     got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
@@ -557,8 +609,19 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
     end if;
+    with idle as (
+        -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
+        delete from postrider.lane x
+         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+           and x.stopped_at is null and x.line is null
+           and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
+           and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
+                 order by p.pos limit 1) is null
+        returning x.key
+    )
+    select array(select g from unnest(got) g where g <> all (array(select i.key from idle i))) into got;
     foreach k in array got loop
         if k like 'limit:%' then
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
@@ -769,7 +832,7 @@ begin
     elsif act = 'skip' then
         perform postrider.cancel_within(array[head], 'skipped', 1);
     end if;
-    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0
+    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0, cleared = 0
      where x.queue = act_on_lane.queue and x.key = of_key;
     perform postrider.settle_lanes(queue, array[of_key]);
     return 'done';
