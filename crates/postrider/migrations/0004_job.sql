@@ -53,6 +53,7 @@ create index ready_moved on postrider.ready (id) where pos <> id;
 create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
 create index ready_keyed on postrider.ready (queue, pos) where flags & 32 <> 0;
 create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
+create index ready_turned on postrider.ready (queue, priority, share, id) where flags & 2 <> 0;
 create index ready_turn_moved on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos <> id;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed

@@ -10,7 +10,7 @@ create type postrider.claimed as (
     max_attempts smallint, owner text, created_at timestamptz, args json, subscription bigint,
     event_id uuid, event_type text, event_owner text, event_subject text, event_cause uuid,
     occurred_at timestamptz, recorded_at timestamptz, data json, claimed_at timestamptz, due_at timestamptz, retry json,
-    order_key text, limit_key text
+    order_key text, limit_key text, more boolean
 );
 
 -- Leases up to `most` jobs of a queue to a worker and answers with them. The probes are looked at in their order: one for
@@ -22,7 +22,8 @@ create type postrider.claimed as (
 -- Where jobs with keys wait (flag 32), postrider.take_turns picks the jobs.
 -- in_line: up to so many jobs more, each of which comes after one of the others in its order. Whoever asks for them runs those of one key one
 -- after the other, by their ids, and gives back those that are left as soon as one of them does not complete.
--- One row whose lease is null: nothing was leased, but there is more to look at; call again.
+-- more: something was moved out of the way, so there may be more than was looked at. If nothing was leased then, that is told by one row
+-- whose lease is null: call again.
 create function postrider.claim(
     worker uuid, call bigint, queue text, kinds text[], most int, priorities smallint[], shares smallint[], positions bigint[],
     in_line int default 0
@@ -40,6 +41,7 @@ begin
     end if;
     if exists (select from postrider.ready r
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
+       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
     then
         select t.turns, t.moved into turns, moved
           from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
@@ -128,14 +130,14 @@ begin
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
            k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
-           k.due_at, k.retry, k.order_key, k.limit_key
+           k.due_at, k.retry, k.order_key, k.limit_key, moved or exists (select from parked)
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null, null, null, null, null, null
+           null, null, null, null, null, null, null, true
      where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;
 

@@ -340,10 +340,20 @@ begin
             select x.place
               from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
              cross join lateral (
-                select y.ctid as place from postrider.ready y
-                 where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                 order by y.pos limit take_turns.most for update skip locked) x
+                -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
+                select u.place from (
+                    select h.place, row_number() over () as n from (
+                        select y.ctid as place from postrider.ready y
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
+                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.id limit take_turns.most for update skip locked) h
+                    union all
+                    select o.place, row_number() over () from (
+                        select y.ctid as place from postrider.ready y
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                           and y.flags & 2 = 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos limit take_turns.most for update skip locked) o) u
+                 order by u.n limit take_turns.most) x
              where not exists (select from postrider.queue q where q.name = take_turns.queue and q.paused_at is not null)
              limit take_turns.most))
         returning r.*
@@ -519,8 +529,7 @@ begin
            d.id is null and (y.id is not null
                or exists (select from postrider.lease x where j.id = any (x.open))
                or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
-                             and r.share = coalesce(j.share, 0) and r.pos = j.id and r.id = j.id and r.flags & 2 <> 0)
-               or exists (select from postrider.ready r where r.id = j.id and r.pos <> r.id and r.flags & 2 <> 0)
+                             and r.share = coalesce(j.share, 0) and r.id = j.id and r.flags & 2 <> 0)
                or exists (select from postrider.parked p where p.id = j.id and p.flags & 2 <> 0)) as keeps
       into h
       from postrider.job j
@@ -633,6 +642,8 @@ begin
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
+            -- a new position: at its old one, claims would have to walk what was moved out of the way of others
+            head.pos := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2);
             insert into postrider.ready select head.*;
             moved := true;
         else

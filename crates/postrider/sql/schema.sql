@@ -52,7 +52,8 @@ CREATE TYPE postrider.claimed AS (
 	due_at timestamp with time zone,
 	retry json,
 	order_key text,
-	limit_key text
+	limit_key text,
+	more boolean
 );
 
 
@@ -124,7 +125,7 @@ begin
     elsif act = 'skip' then
         perform postrider.cancel_within(array[head], 'skipped', 1);
     end if;
-    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0
+    update postrider.lane x set stopped_at = null, reason = null, stopped_by = null, low_parked = 0, low_ready = 0, cleared = 0
      where x.queue = act_on_lane.queue and x.key = of_key;
     perform postrider.settle_lanes(queue, array[of_key]);
     return 'done';
@@ -870,6 +871,7 @@ begin
     end if;
     if exists (select from postrider.ready r
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
+       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
     then
         select t.turns, t.moved into turns, moved
           from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
@@ -958,23 +960,23 @@ begin
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
            k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
-           k.due_at, k.retry, k.order_key, k.limit_key
+           k.due_at, k.retry, k.order_key, k.limit_key, moved or exists (select from parked)
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
     select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-           null, null, null, null, null, null, null
+           null, null, null, null, null, null, null, true
      where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;
 
 
 --
--- Name: clear_ready(text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: clear_ready(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.clear_ready(queue text, key text, low bigint) RETURNS bigint
+CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -985,23 +987,27 @@ CREATE FUNCTION postrider.clear_ready(queue text, key text, low bigint) RETURNS 
     SET enable_mergejoin TO 'off'
     AS $$
 declare
+    l postrider.lane;
     lowest bigint;
+    highest bigint;
 begin
-    with cleared as (
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
-             where x.queue = clear_ready.queue and x.order_key = substr(clear_ready.key, 7) and x.flags & 34 = 32 and x.pos = x.id
-               and x.id >= clear_ready.low
+             where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
+               and x.id >= greatest(l.low_ready, l.cleared)
              order by x.id limit 1000 for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-        select c.queue, clear_ready.key, c.id, c.id, c.priority, c.share, c.attempt, c.losses,
-               postrider.flags_of_waiting(c.flags), c.order_key from cleared c
+        select w.queue, lane_key, w.id, w.id, w.priority, w.share, w.attempt, w.losses,
+               postrider.flags_of_waiting(w.flags), w.order_key from away w
         returning id
     )
-    select min(w.id) into lowest from waiting w;
-    return lowest;
+    select min(w.id), max(w.id) into lowest, highest from waiting w;
+    update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
+     where x.queue = lane_queue and x.key = lane_key and highest is not null;
 end $$;
 
 
@@ -2009,6 +2015,7 @@ CREATE TABLE postrider.lane (
     since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     low_parked bigint DEFAULT 0 NOT NULL,
     low_ready bigint DEFAULT 0 NOT NULL,
+    cleared bigint DEFAULT 0 NOT NULL,
     stopped_at timestamp with time zone,
     reason text,
     stopped_by bigint,
@@ -2926,62 +2933,94 @@ CREATE FUNCTION postrider.judge_holder(l postrider.lane) RETURNS void
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    h record;
+    members bigint[] := array[l.holder] || coalesce(l.line, '{}');
+    who bigint;
+    keeps boolean := false;
     stop text;
-    heir bigint;
+begin
+    loop
+        -- whoever has ended and stops nothing is passed over, many in one look
+        select m.id into who from unnest(members) m (id)
+          left join postrider.done d on d.class = (m.id & 3)::smallint and d.id = m.id
+         where d.id is null or d.state = 3 order by m.id limit 1;
+        exit when who is null;
+        select t.keeps, t.stop into keeps, stop from postrider.judge_turn(l.key, who) t;
+        exit when keeps or stop is not null;
+        members := array(select m from unnest(members) m where m > who order by m);
+    end loop;
+    if who = l.holder and keeps then
+        return;
+    end if;
+    update postrider.lane x
+       set holder = case when keeps then who end, since = clock_timestamp(),
+           line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
+           stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
+           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
+           low_parked = least(x.low_parked, l.holder)
+     where x.queue = l.queue and x.key = l.key;
+end $$;
+
+
+--
+-- Name: judge_turn(text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.judge_turn(lane_key text, who bigint, OUT keeps boolean, OUT stop text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    h record;
 begin
     -- where it is, in one look: between two it could move
     select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt, y.flags & 2 = 0 as unmarked,
            d.id is null and (y.id is not null
                or exists (select from postrider.lease x where j.id = any (x.open))
                or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
-                             and r.share = coalesce(j.share, 0) and r.pos = j.id and r.id = j.id and r.flags & 2 <> 0)
-               or exists (select from postrider.ready r where r.id = j.id and r.pos <> r.id and r.flags & 2 <> 0)
+                             and r.share = coalesce(j.share, 0) and r.id = j.id and r.flags & 2 <> 0)
                or exists (select from postrider.parked p where p.id = j.id and p.flags & 2 <> 0)) as keeps
       into h
       from postrider.job j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join postrider.later y on y.id = j.id and y.why <> 0
-     where j.class = (l.holder & 3)::smallint and j.id = l.holder;
-    if h.keeps and (h.unmarked or h.order_rule = -1 and h.why is not null or h.order_rule > 0 and h.why = 1) then
-        perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
-        if not found then
-            -- somebody moves it just now
-            perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
-            return;
+     where j.class = (who & 3)::smallint and j.id = who;
+    keeps := coalesce(h.keeps, false);
+    if not keeps then
+        if h.state = 3 and h.order_rule > 0 then
+            stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
         end if;
-        if h.order_rule = 0 or h.order_rule > 0 and (h.why <> 1 or h.attempt < h.order_rule) then
-            -- it got the turn while it was leased; from now on whoever meets it must see that
-            update postrider.later y set flags = y.flags | 2 where y.run_at = h.run_at and y.id = h.id and y.flags & 2 = 0;
-            return;
-        elsif h.order_rule > 0 then
-            stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
-                select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
-                 order by a.lease desc limit 1), 'no reason given'));
-            with taken as (
-                delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
-            )
-            insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-            select t.queue, l.key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
-        else
-            update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
-        end if;
-    elsif h.keeps then
         return;
-    elsif h.state = 3 and h.order_rule > 0 then
-        stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
     end if;
-    if stop is null then
-        -- one that its worker gave back asks for the turn again
-        select u.id into heir from unnest(l.line) u (id) where exists (select from postrider.lease x where u.id = any (x.open))
-         order by u.id limit 1;
+    keeps := h.why is null or h.order_rule = 0 or h.order_rule > 0 and (h.why <> 1 or h.attempt < h.order_rule);
+    if keeps and h.unmarked is not true then
+        return;
     end if;
-    update postrider.lane x
-       set holder = heir, line = nullif(array(select u from unnest(l.line) u where u > heir order by u), '{}'), since = clock_timestamp(),
-           stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
-           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then l.holder else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
+    perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
+    if not found then
+        -- somebody moves it just now
+        perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
+        keeps := true;
+    elsif keeps then
+        -- it got the turn in its line; whoever meets it from now on must see that
+        update postrider.later y set flags = y.flags | 2 where y.run_at = h.run_at and y.id = h.id;
+    elsif h.order_rule > 0 then
+        stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
+            select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
+             order by a.lease desc limit 1), 'no reason given'));
+        with taken as (
+            delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
+        )
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select t.queue, lane_key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
+    else
+        update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
+    end if;
 end $$;
 
 
@@ -3183,30 +3222,40 @@ begin
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
-    asks := least(
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
-            and r.id >= l.low_ready order by r.id limit 1),
-        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
-          order by r.id limit 1));
     next_ones := array(
         select n.pos from (
-            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or p.pos > asks or not j.kind = any (line_up.kinds))
+            select p.pos, count(*) filter (where p.flags & 220 <> 0 or p.pos < head or not j.kind = any (line_up.kinds))
                        over (order by p.pos) as unfit
               from (select x.pos, x.id, x.flags from postrider.parked x
                      where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
                      order by x.pos limit line_up.most) p
               join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id) n
          where n.unfit = 0 order by n.pos);
+    -- bounded, or it would walk all that has been moved from there
+    asks := least(
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos = r.id
+            and r.id between l.low_ready and next_ones[cardinality(next_ones)] order by r.id limit 1),
+        (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
+            and r.id <= next_ones[cardinality(next_ones)] order by r.id limit 1));
+    if asks is not null then
+        next_ones := array(select n from unnest(next_ones) n where n < asks order by n);
+    end if;
     if next_ones = '{}' then
         return null;
     end if;
     got := array(select p.pos from postrider.parked p
-                  where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) for update skip locked);
+                  where p.queue = lane_queue and p.key = lane_key and p.pos between next_ones[1] and next_ones[cardinality(next_ones)]
+                  order by p.pos limit cardinality(next_ones) for update skip locked);
     -- somebody acts on one and may yet leave it: nobody goes before it
-    next_ones := array(select n from unnest(next_ones) n
-                        where n < coalesce((select min(m) from unnest(next_ones) m where m <> all (got)), n + 1) order by n);
+    next_ones := array(select n.pos from unnest(next_ones, got) with ordinality n (pos, ours, o)
+                        where n.o < coalesce((select min(m.o) from unnest(next_ones, got) with ordinality m (pos, ours, o)
+                                               where m.pos is distinct from m.ours), n.o + 1) order by n.o);
     with taken as (
-        delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = any (next_ones) returning p.*
+        delete from postrider.parked p where p.ctid = any (array(
+            select x.ctid from postrider.parked x
+             where x.queue = lane_queue and x.key = lane_key and x.pos between next_ones[1] and next_ones[cardinality(next_ones)]
+             order by x.pos limit cardinality(next_ones)))
+        returning p.*
     )
     select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
       into lined from taken t;
@@ -3304,9 +3353,9 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
+        -- not joined: then all lanes of the queue might be walked for it
         select array_agg(l.key) into now_got from (
-            select x.key from unnest(rest) k (key)
-              join postrider.lane x on x.queue = lock_lanes.queue and x.key = k.key for update of x skip locked) l;
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -4776,6 +4825,8 @@ CREATE FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boole
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -4787,8 +4838,19 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
     end if;
+    with idle as (
+        -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
+        delete from postrider.lane x
+         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+           and x.stopped_at is null and x.line is null
+           and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
+           and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
+                 order by p.pos limit 1) is null
+        returning x.key
+    )
+    select array(select g from unnest(got) g where g <> all (array(select i.key from idle i))) into got;
     foreach k in array got loop
         if k like 'limit:%' then
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
@@ -4800,6 +4862,8 @@ begin
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
+            -- a new position: at its old one, claims would have to walk what was moved out of the way of others
+            head.pos := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2);
             insert into postrider.ready select head.*;
             moved := true;
         else
@@ -5099,6 +5163,49 @@ end $$;
 
 
 --
+-- Name: take_free(text, postrider.ready[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.take_free(queue text, INOUT asking postrider.ready[], got text[], OUT free postrider.ready[]) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    given bigint[];
+begin
+    with alone as materialized (
+        select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
+         where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
+    ), turned as (
+        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+          -- each a look of its own: joined, they would be planned as walks over the queue
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+                  from alone x offset 0) a
+         where l.ctid = a.place and l.holder is null and l.stopped_at is null
+           and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
+                 order by p.pos limit 1) < a.id is not true
+           and (select r.id from postrider.ready r where r.queue = take_free.queue and r.order_key = a.order_key and r.flags & 34 = 32
+                   and r.pos = r.id and r.id >= l.low_ready order by r.id limit 1) < a.id is not true
+           and (select r.id from postrider.ready r where r.queue = take_free.queue and r.order_key = a.order_key and r.flags & 34 = 32
+                   and r.pos <> r.id order by r.id limit 1) < a.id is not true
+        returning a.id
+    )
+    select array_agg(t.id) into given from turned t;
+    select array_agg(a) filter (where (a.id = any (given)) is not true),
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+               filter (where a.id = any (given))
+      into asking, free from unnest(take_free.asking) a;
+end $$;
+
+
+--
 -- Name: take_later(postrider.job, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5137,6 +5244,8 @@ CREATE FUNCTION postrider.take_lines(queue text, going postrider.ready[], kinds 
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -5146,7 +5255,7 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and exists (select from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key));
+           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -5244,10 +5353,10 @@ declare
     picked postrider.ready[];
     asking postrider.ready[];
     going postrider.ready[];
+    free postrider.ready[];
     got text[];
     k record;
     head postrider.ready;
-    lowest bigint;
 begin
     with taken as (
         delete from postrider.ready r
@@ -5255,10 +5364,20 @@ begin
             select x.place
               from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
              cross join lateral (
-                select y.ctid as place from postrider.ready y
-                 where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
-                   and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                 order by y.pos limit take_turns.most for update skip locked) x
+                -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
+                select u.place from (
+                    select h.place, row_number() over () as n from (
+                        select y.ctid as place from postrider.ready y
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
+                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.id limit take_turns.most for update skip locked) h
+                    union all
+                    select o.place, row_number() over () from (
+                        select y.ctid as place from postrider.ready y
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
+                           and y.flags & 2 = 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos limit take_turns.most for update skip locked) o) u
+                 order by u.n limit take_turns.most) x
              where not exists (select from postrider.queue q where q.name = take_turns.queue and q.paused_at is not null)
              limit take_turns.most))
         returning r.*
@@ -5271,6 +5390,8 @@ begin
     moved := asking is not null;
     if moved then
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
+        select t.asking, t.free into asking, free from postrider.take_free(take_turns.queue, asking, got) t;
+        going := going || free;
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
                postrider.flags_of_waiting(a.flags), a.order_key
@@ -5281,13 +5402,12 @@ begin
             select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
-            lowest := k.lowest;
-            if k.n > 1 then
-                -- many of one key: the rest of them may not be in the way of others either
-                lowest := least(lowest, postrider.clear_ready(take_turns.queue, k.key, (
-                    select l.low_ready from postrider.lane l where l.queue = take_turns.queue and l.key = k.key)));
+            update postrider.lane l set low_parked = k.lowest
+             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
+            if k.n > 1 or k.n = take_turns.most then
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
+                perform postrider.clear_ready(take_turns.queue, k.key);
             end if;
-            update postrider.lane l set low_parked = lowest where l.queue = take_turns.queue and l.key = k.key and l.low_parked > lowest;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
                 going := going || head;
@@ -6553,6 +6673,13 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 
 
 --
+-- Name: ready_turned; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
+
+
+--
 -- Name: route_of_subscription; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -6803,10 +6930,10 @@ REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kin
 
 
 --
--- Name: FUNCTION clear_ready(queue text, key text, low bigint); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION clear_ready(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.clear_ready(queue text, key text, low bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
 
 
 --
@@ -7136,6 +7263,13 @@ REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.judge_holder(l postrider.lane) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION judge_turn(lane_key text, who bigint, OUT keeps boolean, OUT stop text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.judge_turn(lane_key text, who bigint, OUT keeps boolean, OUT stop text) FROM PUBLIC;
 
 
 --
@@ -7549,6 +7683,13 @@ REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.take_for_ever(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION take_free(queue text, INOUT asking postrider.ready[], got text[], OUT free postrider.ready[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.take_free(queue text, INOUT asking postrider.ready[], got text[], OUT free postrider.ready[]) FROM PUBLIC;
 
 
 --

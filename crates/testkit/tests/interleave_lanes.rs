@@ -267,7 +267,7 @@ fn line(policy: &str) -> Vec<Step> {
         enqueue_ordered("x", "k", policy),
         enqueue_ordered("y", "k", policy),
         enqueue_ordered("z", "k", policy),
-        claim_lines("w1", 1),
+        claim_lines("w1", 2),
     ]
 }
 
@@ -280,29 +280,29 @@ async fn o1_a_claim_of_lines_takes_those_that_come_next_and_none_that_somebody_e
         steps
     };
     let specs = [
-        Spec::new("one claim takes the line").stage(queued(&["x", "y", "z"])).session("a", [claim_lines("w1", 1).gives("x/1 y/1 z/1")]),
+        Spec::new("one claim takes the line").stage(queued(&["x", "y", "z"])).session("a", [claim_lines("w1", 2).gives("x/1 y/1 z/1")]),
         Spec::new("of two claims one takes the line")
             .stage(queued(&["x", "y", "z"]))
-            .session("a", [begin(claim_lines("w1", 1)).may_wait(), end()])
+            .session("a", [begin(claim_lines("w1", 2)).may_wait(), end()])
             .session("b", [claim_lines("w2", 9).may_wait()]),
         Spec::new("nobody goes before one that is being cancelled, and may be left")
             .stage(parked())
             .session("a", [begin(cancel(&["z"])), end()])
-            .session("b", [enqueue_ordered("v", "k", "block"), claim_lines("w2", 1)]),
+            .session("b", [enqueue_ordered("v", "k", "block"), claim_lines("w2", 2)]),
         Spec::new("nobody goes before one of a kind that the worker does not know")
             .stage([
                 enqueue_ordered("x", "k", "block"),
                 sql("select left(id::text, 0) || 'u' from postrider.enqueue('t.other', '{\"n\":\"u\"}', queue => 'q', order_key => 'k')"),
                 enqueue_ordered("y", "k", "block"),
             ])
-            .session("a", [claim_lines("w1", 1).gives("x/1")]),
+            .session("a", [claim_lines("w1", 2).gives("x/1")]),
         Spec::new("whoever has a limit comes alone")
             .stage([
                 set_limit("l", 1),
                 enqueue_ordered("x", "k", "block"),
                 sql("select left(id::text, 0) || 'y' from postrider.enqueue('t.k', '{\"n\":\"y\"}', order_key => 'k', limit_key => 'l')"),
             ])
-            .session("a", [claim_lines("w1", 1).gives("x/1")]),
+            .session("a", [claim_lines("w1", 2).gives("x/1")]),
         Spec::new("a claim of lines beside an enqueue of the same key")
             .stage(queued(&["x", "y"]))
             .session("a", [begin(enqueue_ordered("v", "k", "block")), end()])
@@ -340,27 +340,27 @@ async fn o1_whatever_becomes_of_a_head_its_line_goes_on_or_waits() {
                     .session("b", [claim("w2", 9), tick("w2"), claim("w2", 9)]),
             );
         }
-        for (name, step) in [
-            ("a rescue", rescue("w1", 1)),
-            ("a hand-back", tick("w1")),
-            ("a cancellation of the head", cancel(&["x"])),
-            ("a cancellation of one in line", cancel(&["y"])),
-            ("a deletion of one in line", delete(&["y"])),
-            ("an act of an operator", act_on_lane("k", "skip")),
-        ] {
-            specs.push(
-                Spec::new(format!("{name} beside an end and a claim, {policy}"))
-                    .stage(line(policy))
-                    .session("a", [step.may_wait()])
-                    .session("b", [finish_of(&["w1"], &[("x", Completed)]).may_wait()])
-                    .session("c", [begin(claim_lines("w2", 9)).may_wait(), end()]),
-            );
-        }
         specs.push(
             Spec::new(format!("one in line ends in a transaction of the application, {policy}"))
                 .stage(line(policy).into_iter().chain([finish_of(&["w1"], &[("x", Completed)]), part("w1", "y")]))
                 .session("a", [begin(finish_of(&["w1"], &[("y", Completed)])).may_wait(), end()])
                 .session("b", [finish_of(&["w1"], &[("z", Released)]).may_wait(), claim("w2", 9).may_wait()]),
+        );
+    }
+    for (name, step) in [
+        ("a rescue", rescue("w1", 1)),
+        ("a hand-back", tick("w1")),
+        ("a cancellation of the head", cancel(&["x"])),
+        ("a cancellation of one in line", cancel(&["y"])),
+        ("a deletion of one in line", delete(&["y"])),
+        ("an act of an operator", act_on_lane("k", "skip")),
+    ] {
+        specs.push(
+            Spec::new(format!("{name} beside an end and a claim"))
+                .stage(line("block"))
+                .session("a", [step.may_wait()])
+                .session("b", [finish_of(&["w1"], &[("x", Completed)]).may_wait()])
+                .session("c", [begin(claim_lines("w2", 9)).may_wait(), end()]),
         );
     }
     run(&specs).await;

@@ -160,7 +160,9 @@ impl Running {
     /// themselves.
     pub(crate) fn stuck(&self, now: Duration, patience: Duration) -> Vec<Stuck> {
         let mut running = self.lock();
-        let late = running.iter_mut().filter(|(_, a)| !a.told_stuck && a.deadline.is_some_and(|deadline| now > deadline + patience));
+        let late = running
+            .iter_mut()
+            .filter(|(_, a)| !a.told_stuck && a.deadline.is_some_and(|deadline| now > deadline + patience));
         late.map(|(&(lease, id), attempt)| {
             attempt.told_stuck = true;
             attempt.stop.cancel();

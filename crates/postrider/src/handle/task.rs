@@ -60,7 +60,8 @@ impl Claims for Dispatcher {
 impl Dispatcher {
     /// Runs jobs one after the other, as long as each of them completes; what is left is given back.
     async fn run(&self, line: Vec<(Job, CancellationToken)>, pace: &Pace) {
-        let (began, keyed, all) = (self.clock.monotonic(), line.iter().any(|(job, _)| job.order_key.is_some()), line.len());
+        let (began, keyed, all) =
+            (self.clock.monotonic(), line.iter().any(|(job, _)| job.order_key.is_some()), line.len());
         let mut ran = 0;
         let mut jobs = line.into_iter();
         while let Some((job, stop)) = jobs.next() {

@@ -151,7 +151,7 @@ pub(crate) async fn enqueue_alone(pool: &PgPool, pooler: Pooler, jobs: &[NewJob]
     Ok(answers)
 }
 
-/// What a claim brought. `more`: nothing was leased although there was something; look again.
+/// What a claim brought. `more`: something was moved out of the way, and there may be more than was looked at.
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
     pub(super) jobs: Vec<Job>,
@@ -211,10 +211,10 @@ async fn claim_alone(
         .map_err(failed)?;
     let mut claimed = Claimed::default();
     for row in &rows {
-        match row.try_get::<Option<i64>, _>(0).map_err(failed)? {
-            Some(lease) => claimed.jobs.push(job(row, lease, &claimant.queue).map_err(failed)?),
-            None => claimed.more = true,
+        if let Some(lease) = row.try_get::<Option<i64>, _>(0).map_err(failed)? {
+            claimed.jobs.push(job(row, lease, &claimant.queue).map_err(failed)?);
         }
+        claimed.more |= row.try_get::<bool, _>("more").map_err(failed)?;
     }
     Ok(claimed)
 }

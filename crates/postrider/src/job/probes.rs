@@ -41,11 +41,14 @@ pub(super) struct Probe {
     pub(super) full: bool,
 }
 
-/// What a claim asked for, and what it brought and when.
+/// What a claim brought, and when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look<'a> {
-    pub(super) asked: usize,
+    /// It brought all that it saw, and had asked for more.
+    pub(super) short: bool,
     pub(super) got: &'a [Place],
+    /// Those that were given the turn of their key by others: they are found wherever they are, and say nothing of what lies below them.
+    pub(super) turned: &'a [Place],
     pub(super) started: Duration,
     pub(super) ended: Duration,
 }
@@ -84,31 +87,37 @@ impl Probes {
 
     /// Learns from what a claim brought. True if nothing more can be waiting.
     pub(super) fn learn(&mut self, probe: &Probe, look: Look<'_>) -> bool {
-        let Look { asked, got, started, ended } = look;
-        let short = got.len() < asked;
+        let Look { short, got, turned, started, ended } = look;
         if probe.full {
             self.full_due = false;
             let took = ended.saturating_sub(started);
             self.next_full = ended + FULL_SCAN_PAUSE.max(took.saturating_mul(FULL_SCAN_SHARE));
-        } else if short {
+        } else if short && got.is_empty() && turned.is_empty() {
             self.full_due = true;
         }
-        let mut lowest = BTreeMap::new();
-        for (place, position) in got {
-            if *position >= self.low.get(place).copied().unwrap_or(0) {
-                let known = lowest.entry(*place).or_insert(*position);
-                *known = (*known).min(*position);
-            }
-        }
-        self.low.extend(lowest);
+        // if all was brought that there is, nothing waits below those either
+        self.raise(if short { turned } else { &[] });
+        self.raise(got);
         if self.fair {
-            let brought = |place: &(i16, i16)| got.iter().any(|(at, _)| at == place);
+            let brought = |place: &(i16, i16)| got.iter().chain(turned).any(|(at, _)| at == place);
             let places: Vec<(i16, i16)> = probe.priorities.iter().copied().zip(probe.shares.iter().copied()).collect();
             for (priority, share) in places.into_iter().rev().filter(brought) {
                 self.served.insert(priority, share);
             }
         }
         short && probe.full
+    }
+
+    /// The next claims begin at the lowest one of these.
+    fn raise(&mut self, places: &[Place]) {
+        let mut lowest = BTreeMap::new();
+        for (place, position) in places {
+            if *position >= self.low.get(place).copied().unwrap_or(0) {
+                let known = lowest.entry(*place).or_insert(*position);
+                *known = (*known).min(*position);
+            }
+        }
+        self.low.extend(lowest);
     }
 }
 
@@ -119,7 +128,7 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn look(asked: usize, got: &[Place], started: u64, ended: u64) -> Look<'_> {
-        Look { asked, got, started: MS(started), ended: MS(ended) }
+        Look { short: got.len() < asked, got, turned: &[], started: MS(started), ended: MS(ended) }
     }
 
     #[test]
@@ -153,6 +162,22 @@ mod tests {
         assert!(full.full);
         probes.learn(&full, look(2, &[((2, 0), 10), ((2, 0), 950)], 500, 501));
         assert_eq!(probes.next(MS(502)).positions, vec![0, 950, 0, 0]);
+    }
+
+    #[test]
+    fn those_that_were_given_the_turn_say_what_lies_below_them_only_if_nothing_else_is_there() {
+        let mut probes = Probes::default();
+        let full = probes.next(MS(0));
+        let turned = [((2, 0), 900)];
+        probes.learn(&full, Look { short: false, got: &[], turned: &turned, started: MS(0), ended: MS(1) });
+        let hinted = probes.next(MS(2));
+        assert_eq!(hinted.positions, vec![0, 0, 0, 0], "others may wait");
+        probes
+            .learn(&hinted, Look { short: true, got: &[((2, 0), 40)], turned: &turned, started: MS(2), ended: MS(3) });
+        let hinted = probes.next(MS(4));
+        assert_eq!((hinted.full, hinted.positions.clone()), (false, vec![0, 900, 0, 0]), "that was all");
+        assert!(!probes.learn(&hinted, look(3, &[], 4, 5)));
+        assert!(probes.next(MS(6)).full, "and what came late is looked for before it rests");
     }
 
     #[test]

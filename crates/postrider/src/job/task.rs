@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::line::{Line, Pace, lines};
-use super::probes::{Look, Place, Probes};
+use super::probes::{Look, Place, Probe, Probes};
 use super::{Claimant, Holdings, Hook, decide, pg};
 use crate::pg::{Link, Wake};
+use crate::port::Job;
 
 /// Jobs in one claim: enough to spread the cost of its commit.
 const BATCH_MOST: usize = 200;
@@ -63,6 +64,24 @@ struct State {
     pace: Arc<Pace>,
 }
 
+impl State {
+    /// What the heads of the lines say of where jobs wait. True if nothing more can be waiting.
+    fn learn(
+        &mut self,
+        probe: &Probe,
+        (short, lines): (bool, &[Vec<Job>]),
+        (started, ended): (Duration, Duration),
+    ) -> bool {
+        let heads = lines.iter().filter_map(|line| line.first());
+        let place = |job: &Job| -> Place { ((job.priority, job.share), job.pos) };
+        let (turned, got): (Vec<&Job>, Vec<&Job>) =
+            heads.partition(|job| job.order_key.is_some() && job.pos != job.key);
+        let (turned, got): (Vec<Place>, Vec<Place>) =
+            (turned.into_iter().map(place).collect(), got.into_iter().map(place).collect());
+        self.probes.learn(probe, Look { short, got: &got, turned: &turned, started, ended })
+    }
+}
+
 impl Claimer {
     /// One claim for the free slots; answers with how long to wait for the next, `None` until there is a hint.
     async fn claim(
@@ -93,12 +112,10 @@ impl Claimer {
                     self.holdings.note_key();
                 }
                 let lines = lines(got.jobs);
-                let heads = lines.iter().filter_map(|line| line.first());
-                let places: Vec<Place> = heads.map(|job| ((job.priority, job.share), job.pos)).collect();
-                let all =
-                    state.probes.learn(&probe, Look { asked, got: &places, started, ended: self.clock.monotonic() });
-                state.busy = places.len() == asked;
-                state.quiet = if places.is_empty() { state.quiet.saturating_add(1) } else { 0 };
+                let short = !got.more && lines.len() < asked;
+                let all = state.learn(&probe, (short, &lines), (started, self.clock.monotonic()));
+                state.busy = lines.len() == asked;
+                state.quiet = if lines.is_empty() { state.quiet.saturating_add(1) } else { 0 };
                 state.errors = 0;
                 for jobs in lines {
                     if let Some(slot) = slots.split(1) {
