@@ -5366,18 +5366,18 @@ begin
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
-                    select h.place, row_number() over () as n from (
+                    select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
                          where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
                            and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                          order by y.id limit take_turns.most for update skip locked) h
                     union all
-                    select o.place, row_number() over () from (
+                    select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
                          where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.pos >= p.pos
                            and y.flags & 2 = 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
                          order by y.pos limit take_turns.most for update skip locked) o) u
-                 order by u.n limit take_turns.most) x
+                 order by u.n, u.then_by limit take_turns.most) x
              where not exists (select from postrider.queue q where q.name = take_turns.queue and q.paused_at is not null)
              limit take_turns.most))
         returning r.*

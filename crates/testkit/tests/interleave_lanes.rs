@@ -42,6 +42,14 @@ async fn o1_a_lane_that_is_wrong_is_found() {
         ("next_turn", "if l.holder is not null or l.stopped_at is not null then", "if l.stopped_at is not null then"),
         ("settle_lanes", "if l.holder is not null then", "if false then"),
         ("room_of", "if own.most is not null then", "if false then"),
+        // the turn does not go on to the line; an heir has no mark; one goes before another that asks
+        (
+            "judge_holder",
+            "members bigint[] := array[l.holder] || coalesce(l.line, '{}')",
+            "members bigint[] := array[l.holder]",
+        ),
+        ("judge_turn", "if keeps and h.unmarked is not true then", "if keeps then"),
+        ("line_up", "if asks is not null then", "if false then"),
     ] {
         let db = TestDb::fresh().await;
         interleave::rewrite(&db, function, from, to).await.unwrap();
@@ -55,6 +63,14 @@ async fn o1_a_lane_that_is_wrong_is_found() {
                 .stage([set_limit("k", 1), enqueue_limited("x", "k"), enqueue_limited("y", "k")])
                 .session("a", [claim("w1", 1)])
                 .session("b", [claim("w2", 1)]),
+            Spec::new("the end of the head of a line")
+                .stage(line("block"))
+                .session("a", [finish_of(&["w1"], &[("x", Completed)])])
+                .session("b", [claim("w2", 9)]),
+            Spec::new("a failure in a line")
+                .stage(line("block"))
+                .session("a", [finish_of(&["w1"], &[("x", Completed), ("y", Failed), ("z", Released)])]),
+            one_asks_again(),
         ];
         let report = interleave::run(&db, &specs).await.unwrap();
         assert!(!report.wrong.is_empty(), "{function} may be wrong: {report}");
@@ -271,6 +287,21 @@ fn line(policy: &str) -> Vec<Step> {
     ]
 }
 
+/// `y` was given back and asks for the turn, `z` is parked.
+fn one_asks_again() -> Spec {
+    Spec::new("nobody goes before one that asks again")
+        .stage([
+            enqueue_ordered("x", "k", "block"),
+            enqueue_ordered("y", "k", "block"),
+            claim_lines("w1", 2),
+            enqueue_ordered("z", "k", "block"),
+            claim("w2", 9),
+            finish_of(&["w1"], &[("x", Failed), ("y", Released)]),
+            promote(),
+        ])
+        .session("a", [claim_lines("w2", 1).gives("x/2")])
+}
+
 #[tokio::test]
 async fn o1_a_claim_of_lines_takes_those_that_come_next_and_none_that_somebody_else_may_go_before() {
     let queued = |names: &[&str]| names.iter().map(|name| enqueue_ordered(name, "k", "block")).collect::<Vec<_>>();
@@ -303,6 +334,7 @@ async fn o1_a_claim_of_lines_takes_those_that_come_next_and_none_that_somebody_e
                 sql("select left(id::text, 0) || 'y' from postrider.enqueue('t.k', '{\"n\":\"y\"}', order_key => 'k', limit_key => 'l')"),
             ])
             .session("a", [claim_lines("w1", 2).gives("x/1")]),
+        one_asks_again(),
         Spec::new("a claim of lines beside an enqueue of the same key")
             .stage(queued(&["x", "y"]))
             .session("a", [begin(enqueue_ordered("v", "k", "block")), end()])

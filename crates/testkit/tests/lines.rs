@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::indexing_slicing,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
 

@@ -64,7 +64,7 @@ impl Dispatcher {
             (self.clock.monotonic(), line.iter().any(|(job, _)| job.order_key.is_some()), line.len());
         let mut ran = 0;
         let mut jobs = line.into_iter();
-        while let Some((job, stop)) = jobs.next() {
+        for (job, stop) in jobs.by_ref() {
             let completed = self.run_one(job, stop).await;
             ran += 1;
             let now = self.clock.monotonic();

@@ -69,6 +69,8 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(15, "0015_keep", Core),
     migration!(16, "0016_watch", Core),
     migration!(17, "0017_keep_events", Core),
+    migration!(18, "0018_take_turns", Core),
+    migration!(19, "0019_settle_turns", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");

@@ -1,0 +1,223 @@
+-- What becomes of a lane when jobs of it have ended, were put off or put back: who has the turn now, who has room.
+-- Locks: lanes, none of which is waited for: who does not get one leaves a call; rows of later and parked, skipping what others hold.
+-- By hand on a large table: nothing.
+-- The planner is pinned, as in postrider.finish.
+
+-- Whether a job that has the turn of a lane still has it: an end gives it up, and so does a failure if the policy says so, which may stop the
+-- lane too. The lane is locked.
+create function postrider.judge_turn(lane_key text, who bigint, out keeps boolean, out stop text)
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    h record;
+begin
+    -- where it is, in one look: between two it could move
+    select j.id, j.order_rule, d.state, d.reason, y.run_at, y.why, y.attempt, y.flags & 2 = 0 as unmarked,
+           d.id is null and (y.id is not null
+               or exists (select from postrider.lease x where j.id = any (x.open))
+               or exists (select from postrider.ready r where r.queue = j.queue and r.priority = j.priority
+                             and r.share = coalesce(j.share, 0) and r.id = j.id and r.flags & 2 <> 0)
+               or exists (select from postrider.parked p where p.id = j.id and p.flags & 2 <> 0)) as keeps
+      into h
+      from postrider.job j
+      left join postrider.done d on d.class = j.class and d.id = j.id
+      left join postrider.later y on y.id = j.id and y.why <> 0
+     where j.class = (who & 3)::smallint and j.id = who;
+    keeps := coalesce(h.keeps, false);
+    if not keeps then
+        if h.state = 3 and h.order_rule > 0 then
+            stop := format('job %s was discarded: %s', h.id, coalesce(h.reason, 'no reason given'));
+        end if;
+        return;
+    end if;
+    keeps := h.why is null or h.order_rule = 0 or h.order_rule > 0 and (h.why <> 1 or h.attempt < h.order_rule);
+    if keeps and h.unmarked is not true then
+        return;
+    end if;
+    perform from postrider.later y where y.run_at = h.run_at and y.id = h.id for update skip locked;
+    if not found then
+        -- somebody moves it just now
+        perform postrider.call_lanes(j) from postrider.job j where j.class = (h.id & 3)::smallint and j.id = h.id;
+        keeps := true;
+    elsif keeps then
+        -- it got the turn in its line; whoever meets it from now on must see that
+        update postrider.later y set flags = y.flags | 2 where y.run_at = h.run_at and y.id = h.id;
+    elsif h.order_rule > 0 then
+        stop := format('job %s failed %s times: %s', h.id, h.attempt, coalesce((
+            select a.error from postrider.attempt a where a.class = (h.id & 3)::smallint and a.id = h.id
+             order by a.lease desc limit 1), 'no reason given'));
+        with taken as (
+            delete from postrider.later y where y.run_at = h.run_at and y.id = h.id returning y.*
+        )
+        insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
+        select t.queue, lane_key, t.id, t.id, t.priority, t.share, t.attempt, t.losses, t.flags & ~2, t.order_key from taken t;
+    else
+        update postrider.later y set flags = y.flags & ~2 where y.run_at = h.run_at and y.id = h.id;
+    end if;
+end $$;
+
+-- Who has the turn of a lane now: whoever had it, or the first one of its line that has not given it up. The lane is locked.
+create function postrider.judge_holder(l postrider.lane) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    members bigint[] := array[l.holder] || coalesce(l.line, '{}');
+    who bigint;
+    keeps boolean := false;
+    stop text;
+begin
+    loop
+        -- whoever has ended and stops nothing is passed over, many in one look
+        select m.id into who from unnest(members) m (id)
+          left join postrider.done d on d.class = (m.id & 3)::smallint and d.id = m.id
+         where d.id is null or d.state = 3 order by m.id limit 1;
+        exit when who is null;
+        select t.keeps, t.stop into keeps, stop from postrider.judge_turn(l.key, who) t;
+        exit when keeps or stop is not null;
+        members := array(select m from unnest(members) m where m > who order by m);
+    end loop;
+    if who = l.holder and keeps then
+        return;
+    end if;
+    update postrider.lane x
+       set holder = case when keeps then who end, since = clock_timestamp(),
+           line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
+           stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
+           reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
+           low_parked = least(x.low_parked, l.holder)
+     where x.queue = l.queue and x.key = l.key;
+end $$;
+
+-- Looks at lanes: takes the turn from whoever has given it up, lets the next one go, and those that have room. Lanes that are somebody
+-- else's are called. from_start: what was parked without the lock may lie below the low-water marks.
+create function postrider.settle_lanes(queue text, keys text[], from_start boolean default false) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
+    k text;
+    l postrider.lane;
+    head postrider.ready;
+    moved boolean := false;
+begin
+    insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
+    if from_start then
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+    end if;
+    with idle as (
+        -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
+        delete from postrider.lane x
+         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+           and x.stopped_at is null and x.line is null
+           and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
+           and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
+                 order by p.pos limit 1) is null
+        returning x.key
+    )
+    select array(select g from unnest(got) g where g <> all (array(select i.key from idle i))) into got;
+    foreach k in array got loop
+        if k like 'limit:%' then
+            moved := postrider.let_in(settle_lanes.queue, k) or moved;
+            continue;
+        end if;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        if l.holder is not null then
+            perform postrider.judge_holder(l);
+        end if;
+        head := postrider.next_turn(settle_lanes.queue, k);
+        if head.id is not null then
+            -- a new position: at its old one, claims would have to walk what was moved out of the way of others
+            head.pos := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2);
+            insert into postrider.ready select head.*;
+            moved := true;
+        else
+            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+               and not exists (select from postrider.parked p
+                                where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
+        end if;
+    end loop;
+    if moved then
+        perform postrider.wake('postrider_job');
+    end if;
+end $$;
+
+-- Moves as many of a limit key as have room to where they can be claimed, which counts them again. The lane is locked.
+create function postrider.let_in(lane_queue text, lane_key text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    room record;
+    l postrider.lane;
+    n int;
+    lowest bigint;
+begin
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select * into room from postrider.room_of(lane_queue, lane_key);
+    with freed as (
+        delete from postrider.parked p where p.ctid = any (array(
+            select x.ctid from postrider.parked x
+             where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
+             order by x.pos limit least(room.free, 1000) for update skip locked))
+        returning p.*
+    ), again as (
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select f.queue, f.priority, f.share, f.pos, f.id, f.attempt, f.losses, f.flags, f.order_key from freed f returning 1
+    )
+    select count(*) into n from again;
+    select p.pos into lowest from postrider.parked p
+     where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
+    if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
+        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    else
+        update postrider.lane x
+           set low_parked = coalesce(lowest, x.low_parked),
+               due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
+         where x.queue = lane_queue and x.key = lane_key;
+    end if;
+    return n > 0;
+end $$;
+
+-- After jobs were ended, put off or put back: what becomes of their lanes.
+create function postrider.settle_turns(ids bigint[]) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    x record;
+begin
+    for x in
+        select j.queue, array_agg(distinct k.key order by k.key) as keys
+          from unnest(settle_turns.ids) i (id)
+          join postrider.job j on j.class = (i.id & 3)::smallint and j.id = i.id
+         cross join lateral (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key)
+         where k.key is not null group by j.queue order by j.queue
+    loop
+        perform postrider.settle_lanes(x.queue, x.keys);
+    end loop;
+end $$;
+
+-- Looks at the lanes that were called, and at those whose time has come.
+create function postrider.settle_lanes_called() returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    x record;
+begin
+    for x in
+        with taken as (
+            delete from postrider.lane_call c where c.ctid = any (array(
+                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key
+        )
+        select t.queue, array_agg(distinct t.key order by t.key) as keys from (
+            select * from taken
+            union all
+            select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
+         group by t.queue order by t.queue
+    loop
+        perform postrider.settle_lanes(x.queue, x.keys, true);
+    end loop;
+end $$;
