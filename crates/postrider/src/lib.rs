@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod clock; // time and dice, for those who are given them
+mod measure; // how long what took, and how many there are
 mod error; // what can go wrong, in the words of those who ask
 pub mod pg; // connections, statements, migrations; no table names
 pub mod port; // what an engine promises
@@ -30,6 +31,7 @@ pub use declare::{Builder, Kind, Subscription, refusals};
 pub use error::{BoxError, Error, Fut, Shortage};
 pub use handle::{Answer, Context, Handler, answer, handler};
 pub use job::{Next, after_failure};
+pub use measure::Histogram;
 pub use pg::migrate;
 pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
@@ -37,7 +39,7 @@ pub use port::{
     LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Recorded, Recorder, Resolution};
-pub use run::{Bus, Figures, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
+pub use run::{Bus, Figures, Measured, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 pub use schedule::{ScheduleView, Schedules, next_runs};
 
 /// Every statement of the library, for the test that prepares them on a real Postgres.

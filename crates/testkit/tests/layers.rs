@@ -20,7 +20,7 @@ const STAGES: &[(&str, &[&str])] = &[
 ];
 
 /// What every stage may import.
-const COMMON: &[&str] = &["pg", "port", "clock", "error", "contract", "postrider_contract"];
+const COMMON: &[&str] = &["pg", "port", "clock", "measure", "error", "contract", "postrider_contract"];
 
 /// What each crate may import of ours, and what its tests may beside that.
 const CRATES: &[(&str, &[&str], &[&str])] = &[

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{Ended, Outcome, pg};
 use crate::error::Error;
-use crate::pg::Link;
+use crate::pg::{Link, tell_count};
 
 /// Outcomes in one flush.
 const BATCH_MOST: usize = 500;
@@ -107,6 +107,7 @@ async fn write(flush: &Flush, link: &mut Link, batch: &[Outcome], again: bool) -
     let worker = flush.worker;
     let counted = link
         .run(&pg::FINISH, |mut connection| async move {
+            tell_count(batch.len() as u64);
             let counted = pg::finish(&mut connection, worker, batch).await;
             (connection, counted)
         })

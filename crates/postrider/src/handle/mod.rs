@@ -4,6 +4,7 @@
 //! job layer's decision.
 
 mod attempt;
+mod observe;
 mod registry;
 mod running;
 mod task;
@@ -23,6 +24,7 @@ use crate::port::{Attempt, Completion, Job};
 pub(crate) const STATEMENTS: &[&Statement] = &[&attempt::PART];
 
 pub(crate) use attempt::{Handled, Told};
+pub(crate) use observe::{Attempts, Fault};
 pub(crate) use registry::{QueueHook, Registered, Registry};
 pub(crate) use running::{Fresh, Running};
 pub use task::answer;

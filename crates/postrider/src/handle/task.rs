@@ -8,9 +8,10 @@ use postrider_contract::Verdict;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{Instrument as _, error, warn};
 
 use super::attempt::Native;
+use super::observe::{Attempts, Fault};
 use super::running::{End, Fresh, Stuck};
 use super::{Context, Handled, Handler, Registered, Registry, Running};
 use crate::clock::{Clock, Dice};
@@ -35,6 +36,7 @@ pub(crate) struct Dispatcher {
     /// Bounded by the slots: a job holds one until its outcome is here.
     pub(crate) outcomes: UnboundedSender<Outcome>,
     pub(crate) fresh: Fresh,
+    pub(crate) measured: Arc<Attempts>,
     pub(crate) clock: Clock,
     pub(crate) dice: Dice,
     pub(crate) spawn: Spawn,
@@ -49,9 +51,9 @@ impl Claims for Dispatcher {
         };
         let Line { jobs, slot, pace } = line;
         let jobs: Vec<(Job, CancellationToken)> = jobs.into_iter().map(here).collect();
-        let me = Arc::clone(&self);
+        let (me, came) = (Arc::clone(&self), self.clock.monotonic());
         (self.spawn)(Box::pin(async move {
-            me.run(jobs, &pace).await;
+            me.run(jobs, &pace, came).await;
             drop(slot);
         }));
     }
@@ -59,13 +61,13 @@ impl Claims for Dispatcher {
 
 impl Dispatcher {
     /// Runs jobs one after the other, as long as each of them completes; what is left is given back.
-    async fn run(&self, line: Vec<(Job, CancellationToken)>, pace: &Pace) {
+    async fn run(&self, line: Vec<(Job, CancellationToken)>, pace: &Pace, came: Duration) {
         let (began, keyed, all) =
             (self.clock.monotonic(), line.iter().any(|(job, _)| job.order_key.is_some()), line.len());
         let mut ran = 0;
         let mut jobs = line.into_iter();
         for (job, stop) in jobs.by_ref() {
-            let completed = self.run_one(job, stop).await;
+            let completed = self.run_one(job, stop, came).await;
             ran += 1;
             let now = self.clock.monotonic();
             let in_time = Pace::goes_on(now.saturating_sub(began));
@@ -89,8 +91,8 @@ impl Dispatcher {
         }
     }
 
-    /// Runs one attempt and tells its end. True if it completed its job.
-    async fn run_one(&self, job: Job, stop: CancellationToken) -> bool {
+    /// Runs one attempt of a job that came at this moment, and tells its end. True if it completed its job.
+    async fn run_one(&self, job: Job, stop: CancellationToken, came: Duration) -> bool {
         let Some(registered) = self.registry.get(&job.kind).cloned() else {
             // cannot be: a claim names the kinds of this registry
             self.release(&job);
@@ -102,14 +104,18 @@ impl Dispatcher {
             self.release(&job);
             return false;
         }
+        let observed = self.measured.begin(&job, began.saturating_sub(came));
         let native = Arc::new(Native::new(Arc::clone(&self.handled), Arc::clone(&self.running), &job));
         let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>);
-        let ended = match attempt(&job, &registered, &cx, &self.dice).await {
-            _ if native.is_committed() => Ended::Committed,
-            Ended::Completed(_) => Ended::Completed(native.take_output()),
-            Ended::Snoozed(wait) => snoozed(&job, &registered, wait, self.clock.monotonic().saturating_sub(began)),
-            ended => ended,
+        let (ended, fault) = attempt(&job, &registered, &cx, &self.dice).instrument(observed.span.clone()).await;
+        let ran = self.clock.monotonic().saturating_sub(began);
+        let (ended, fault) = match ended {
+            _ if native.is_committed() => (Ended::Committed, None),
+            Ended::Completed(_) => (Ended::Completed(native.take_output()), None),
+            Ended::Snoozed(wait) => snoozed(&job, &registered, wait, ran),
+            ended => (ended, fault),
         };
+        self.measured.end(&observed, ran, fault);
         let completed = matches!(ended, Ended::Committed | Ended::Completed(_));
         let lease = native.lease();
         let counted = counted(&self.running, (lease, job.key), ended);
@@ -136,35 +142,37 @@ fn counted(running: &Running, (lease, id): (i64, i64), ended: Ended) -> Option<E
 }
 
 /// A handler that puts its job off for ever must not keep it alive for ever. The age is counted by the database's clock up to the claim.
-fn snoozed(job: &Job, registered: &Registered, wait: Duration, ran: Duration) -> Ended {
-    let waited = job.claimed_at.as_micros().saturating_sub(job.due_at.as_micros());
-    let age = Duration::from_micros(u64::try_from(waited).unwrap_or(0)) + ran;
-    if age + wait <= registered.max_age {
-        return Ended::Snoozed(wait);
+fn snoozed(job: &Job, registered: &Registered, wait: Duration, ran: Duration) -> (Ended, Option<Fault>) {
+    if job.age_when_claimed() + ran + wait <= registered.max_age {
+        return (Ended::Snoozed(wait), None);
     }
     warn!(job.id = %job.id, job.kind, "job {} is discarded: it was put off for longer than its kind allows", job.id);
-    Ended::Aged {
-        error: format!("put off until it was too old: the kind's max_age is {} s", registered.max_age.as_secs()),
-    }
+    let error = format!("put off until it was too old: the kind's max_age is {} s", registered.max_age.as_secs());
+    (Ended::Aged { error }, Some(Fault::MaxAge))
 }
 
-async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) -> Ended {
-    match answer(registered.handler.as_ref(), job, cx, registered.timeout).await {
-        Ok(Verdict::Complete) => Ended::Completed(None),
-        Ok(Verdict::Snooze(wait)) => Ended::Snoozed(wait),
-        Ok(Verdict::Discard(reason)) => Ended::Refused(reason),
-        Ok(Verdict::Retry { reason, after }) => failed(job, registered, (reason, after), dice),
+async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) -> (Ended, Option<Fault>) {
+    let again = |fault, error, after| (failed(job, registered, (error, after), dice), Some(fault));
+    match verdict(registered.handler.as_ref(), job, cx, registered.timeout).await {
+        Ok(Verdict::Complete) => (Ended::Completed(None), None),
+        Ok(Verdict::Snooze(wait)) => (Ended::Snoozed(wait), None),
+        Ok(Verdict::Discard(reason)) => (Ended::Refused(reason), Some(Fault::Discard)),
+        Ok(Verdict::Retry { reason, after }) => again(Fault::Retry, reason, after),
         Ok(unknown) => {
             let error = format!("answered with a verdict that this version does not know: {unknown:?}");
-            failed(job, registered, (error, Duration::ZERO), dice)
+            again(Fault::Error, error, Duration::ZERO)
         }
-        Err(error) => failed(job, registered, (error, Duration::ZERO), dice),
+        Err((fault, error)) => again(fault, error, Duration::ZERO),
     }
 }
 
 /// Runs one attempt of a job, for an engine: a panic, a time that is over, and a handler that was told to stop and did not end are errors like
 /// any other, told as text. A handler that was told to stop is dropped a second later, where it waits.
 pub async fn answer(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration) -> Result<Verdict, String> {
+    verdict(handler, job, cx, limit).await.map_err(|(_, error)| error)
+}
+
+async fn verdict(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration) -> Result<Verdict, (Fault, String)> {
     // called inside: it may panic before there is a future
     let answered = AssertUnwindSafe(async { handler.handle(job, cx).await }).catch_unwind();
     let told = async {
@@ -180,12 +188,12 @@ pub async fn answer(handler: &dyn Handler, job: &Job, cx: &Context, limit: Durat
     };
     match timeout(limit, answered).await {
         Ok(Some(Ok(Ok(verdict)))) => Ok(verdict),
-        Ok(Some(Ok(Err(error)))) => Err(chain(error.as_ref())),
-        Ok(Some(Err(panic))) => Err(format!("panicked: {}", panic_text(panic.as_ref()))),
-        Ok(None) => Err("was told to stop and did not end by itself".to_owned()),
+        Ok(Some(Ok(Err(error)))) => Err((Fault::Error, chain(error.as_ref()))),
+        Ok(Some(Err(panic))) => Err((Fault::Panic, format!("panicked: {}", panic_text(panic.as_ref())))),
+        Ok(None) => Err((Fault::Stopped, "was told to stop and did not end by itself".to_owned())),
         Err(_) => {
             cx.stop().cancel();
-            Err(format!("timed out after {} ms", limit.as_millis()))
+            Err((Fault::Timeout, format!("timed out after {} ms", limit.as_millis())))
         }
     }
 }

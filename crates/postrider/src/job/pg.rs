@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::probes::Probe;
 use super::{Claimant, Hook, retry};
 use crate::error::Error;
-use crate::pg::{Arg, Pooler, Row, Statement, Tx, begin, has_session, run};
+use crate::pg::{Arg, Pooler, Row, Statement, Tx, begin, has_session, run, tell_count};
 use crate::port::{Enqueued, Job, NewJob, OnDuplicate};
 
 pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
@@ -216,6 +216,7 @@ async fn claim_alone(
         }
         claimed.more |= row.try_get::<bool, _>("more").map_err(failed)?;
     }
+    tell_count(claimed.jobs.len() as u64);
     Ok(claimed)
 }
 

@@ -7,6 +7,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::call::Meter;
 use super::{Pooler, Statement};
 use crate::error::Error;
 
@@ -62,13 +63,14 @@ pub(crate) struct Link {
     limit: Duration,
     /// The doubts that were known when the connection last answered.
     known_doubts: u64,
+    meter: Option<Meter>,
 }
 
 impl Link {
     pub(crate) fn new(reach: &Reach, purpose: &'static str) -> Self {
         let options = reach.options.clone().application_name(&format!("postrider {purpose}"));
         let reach = Reach { options, ..reach.clone() };
-        Self { reach, connection: None, purpose, failing: false, limit: LIMIT, known_doubts: 0 }
+        Self { reach, connection: None, purpose, failing: false, limit: LIMIT, known_doubts: 0, meter: None }
     }
 
     /// The same link, given up earlier.
@@ -83,6 +85,12 @@ impl Link {
         self
     }
 
+    /// The same link, whose calls are measured.
+    pub(crate) fn measured(mut self, meter: Meter) -> Self {
+        self.meter = Some(meter);
+        self
+    }
+
     /// Runs `work` on the connection, which it takes and gives back. A broken connection is dropped, so that the next call makes a new one.
     /// A failure is logged when it begins and when it ends, not at each try.
     pub(crate) async fn run<T, F, W>(&mut self, statement: &'static Statement, work: F) -> Result<T, Error>
@@ -90,7 +98,10 @@ impl Link {
         F: FnOnce(PgConnection) -> W + Send,
         W: Future<Output = (PgConnection, Result<T, Error>)> + Send,
     {
-        let result = self.attempt(statement, work).await;
+        let result = match self.meter.clone() {
+            Some(meter) => meter.measure(self.attempt(statement, work)).await,
+            None => self.attempt(statement, work).await,
+        };
         match &result {
             Ok(_) if self.failing => {
                 self.failing = false;

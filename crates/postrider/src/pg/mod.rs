@@ -5,6 +5,7 @@ mod tx; // the caller's transaction, whatever its driver
 mod borrow; // a connection of the caller's pool
 mod pooler; // where no session is ours
 mod link; // a connection of our own that comes back
+mod call; // what is asked of it, measured
 mod listen; // wake-ups
 mod witness; // what a transaction wrote tells whether it committed
 pub mod migrate; // the schema
@@ -16,6 +17,7 @@ pub use tx::{Arg, Row, Tx};
 pub use witness::Witness;
 
 pub(crate) use borrow::keeps;
+pub(crate) use call::{Calls, Meter, Operation, tell_count};
 pub(crate) use link::{Link, Reach, connect};
 pub(crate) use listen::{Ear, Wake, listen};
 pub(crate) use pooler::{begin, fetch, has_session, refuse_unknown, run};

@@ -88,6 +88,14 @@ impl Job {
     }
 }
 
+impl Job {
+    /// How long it had been due when it was claimed, by the clock of its database.
+    pub(crate) fn age_when_claimed(&self) -> Duration {
+        let age = self.claimed_at.as_micros().saturating_sub(self.due_at.as_micros());
+        Duration::from_micros(u64::try_from(age).unwrap_or(0))
+    }
+}
+
 /// What the relay made a job of.
 #[derive(Debug, Clone)]
 pub struct Source {

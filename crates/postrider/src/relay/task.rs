@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{decide, elsewhere, pg};
-use crate::pg::{Link, Wake};
+use crate::pg::{Link, Wake, tell_count};
 use crate::port::Jobs;
 
 /// Events in one pass: large enough to spread its cost, small enough to commit in some tens of milliseconds.
@@ -44,6 +44,7 @@ pub(crate) async fn run(
                     Some(jobs) => elsewhere::relay(&mut connection, jobs, SLICE_ELSEWHERE).await,
                     None => pg::relay(&mut connection, SLICE).await,
                 };
+                tell_count(pass.as_ref().map_or(0, |pass| pass.jobs));
                 (connection, pass)
             })
             .await;

@@ -76,6 +76,7 @@ impl Beater {
         let mut watch = Watch::new(self.settings.dead_after);
         let mut dead = Vec::new();
         let mut event_number = i64::MIN;
+        self.counters.beats.answered(self.clock.monotonic());
         loop {
             let started = self.clock.monotonic();
             self.due.take();
@@ -91,6 +92,7 @@ impl Beater {
             match answer {
                 Ok((answer, said)) => {
                     self.dispatcher.fresh.beat(started);
+                    self.counters.beats.answered(started);
                     if said {
                         self.wake.ear.said();
                     }
@@ -119,6 +121,7 @@ impl Beater {
                 break;
             }
         }
+        self.counters.beats.over();
         let worker = self.worker;
         let left = link
             .run(&pg::LEAVE, |mut connection| async move {

@@ -9,8 +9,9 @@ use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::figures::{Counters, Figures};
+use super::metric;
 use super::native::CAPABILITIES;
-use super::{PgInspector, PgJobs, PgKeys, Running, Settings};
+use super::{Metric, PgInspector, PgJobs, PgKeys, Running, Settings};
 use crate::clock::{Clock, Dice};
 use crate::declare::Builder;
 use crate::error::{Error, Fut};
@@ -116,6 +117,12 @@ impl Bus {
     /// What this process has done so far.
     pub fn figures(&self) -> Figures {
         self.counters.read()
+    }
+
+    /// The same as counters, with histograms and gauges: what an application hands to whatever it exports metrics with. `docs/metrics.md` lists
+    /// them, always all of them and in this order.
+    pub fn metrics(&self) -> Vec<Metric> {
+        metric::read(&self.counters, self.clock.monotonic())
     }
 
     /// Starts to work, once. Everything runs on the current tokio runtime, but for the beat, which has a thread of its own.

@@ -1,7 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::complete::{Ended, Outcome};
+use crate::handle::Attempts;
+use crate::measure::Level;
+use crate::pg::{Calls, Operation};
 use crate::relay::Relay;
 
 /// What this process has done since it started.
@@ -43,9 +47,48 @@ pub(super) struct Counters {
     discarded: AtomicU64,
     released: AtomicU64,
     stale: AtomicU64,
+    pub(super) attempts: Arc<Attempts>,
+    claims: Arc<Calls>,
+    finishes: Arc<Calls>,
+    relays: Arc<Calls>,
+    pub(super) slots: Arc<Level>,
+    pub(super) beats: Beats,
+}
+
+/// When the last beat was sent that was answered, on the monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct Beats(AtomicU64);
+
+impl Beats {
+    /// No beat is to come.
+    const NONE: u64 = 0;
+
+    pub(super) fn answered(&self, sent: Duration) {
+        self.0.store(u64::try_from(sent.as_nanos()).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn over(&self) {
+        self.0.store(Self::NONE, Ordering::Relaxed);
+    }
+
+    /// How long ago; nothing while no beat is to come.
+    pub(super) fn age(&self, now: Duration) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            Self::NONE => Duration::ZERO,
+            sent => now.saturating_sub(Duration::from_nanos(sent)),
+        }
+    }
 }
 
 impl Counters {
+    pub(super) fn calls(&self, operation: Operation) -> &Arc<Calls> {
+        match operation {
+            Operation::Claim => &self.claims,
+            Operation::Finish => &self.finishes,
+            Operation::Relay => &self.relays,
+        }
+    }
+
     pub(super) fn told(&self, outcome: &Outcome, fresh: bool) {
         let counter = match outcome.ended {
             _ if !fresh => &self.stale,
@@ -73,5 +116,22 @@ impl Counters {
             rescued: of(&self.rescued),
             flushes: of(&self.flushes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_the_last_beat_is_counted_from_when_it_was_sent_and_only_while_beats_are_to_come() {
+        let (beats, s) = (Beats::default(), Duration::from_secs);
+        assert_eq!(beats.age(s(100)), Duration::ZERO, "none is to come");
+        beats.answered(s(100));
+        assert_eq!(beats.age(s(103)), s(3));
+        beats.answered(s(102));
+        assert_eq!(beats.age(s(103)), s(1));
+        beats.over();
+        assert_eq!(beats.age(s(103)), Duration::ZERO);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use admit::admit;
 pub use bus::Bus;
 pub(crate) use bus::Parts;
 pub use figures::Figures;
-pub use metric::Metric;
+pub use metric::{Measured, Metric};
 pub use native::{PgInspector, PgJobs, PgKeys};
 pub use running::Running;
 

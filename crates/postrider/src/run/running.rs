@@ -14,11 +14,12 @@ use uuid::Uuid;
 
 use super::beat::{Beater, Due, Timed};
 use super::{Bus, WakeUps, housekeep};
-use crate::complete::{self, Flush};
+use crate::complete::{self, Flush, Outcome};
 use crate::error::Error;
 use crate::handle::{Dispatcher, Fresh, Handled, QueueHook, Running as Attempts, Spawn, Told};
 use crate::job::{self, Claimant, Claimer, Claims, Holdings};
-use crate::pg::{Ear, Link, Reach, Wake, listen};
+use crate::measure::Held;
+use crate::pg::{Ear, Link, Meter, Operation, Reach, Wake, listen};
 use crate::port::Stopped;
 use crate::relay;
 use crate::schedule::{self, Firing};
@@ -44,6 +45,7 @@ pub struct Running {
     completion: TaskTracker,
     dispatcher: Arc<Dispatcher>,
     beater: Option<JoinHandle<()>>,
+    _slots: Held,
     _guards: [DropGuard; 4],
 }
 
@@ -63,39 +65,26 @@ impl Running {
         let worker = Uuid::new_v4();
         let holdings = Arc::new(Holdings::default());
         let (sender, receiver) = mpsc::unbounded_channel();
-        let dispatcher = Arc::new(Dispatcher {
-            registry: Arc::clone(&bus.registry),
-            running: Arc::new(Attempts::default()),
-            handled: Arc::new(Handled {
-                worker,
-                pool: bus.pool.clone(),
-                holdings: Arc::clone(&holdings),
-                told: Told::default(),
-            }),
-            outcomes: sender,
-            fresh: Fresh::new(bus.settings.dead_after, bus.clock.monotonic()),
-            clock: bus.clock.clone(),
-            dice: bus.dice.clone(),
-            spawn: spawner(&attempts, &cut),
-        });
+        let dispatcher = Arc::new(dispatcher(bus, worker, &holdings, (sender, spawner(&attempts, &cut))));
         let queues = if bus.settings.work { bus.registry.queues() } else { std::collections::BTreeMap::new() };
         let wake_queue: HashMap<String, Arc<Notify>> = queues.keys().map(|q| (q.clone(), Arc::default())).collect();
         let (wake, due) = (wake(bus, worker, &wake_queue), Arc::new(Due::default()));
 
         let flush = flush(bus, worker, &holdings, &due, &wake);
-        completion.spawn(complete::run(flush, Link::new(&reach, "finish"), receiver, last.clone()));
+        completion.spawn(complete::run(flush, link(bus, &reach, Operation::Finish, None), receiver, last.clone()));
         if bus.settings.wake_ups == WakeUps::Listen {
             loops.spawn(listen(bus.direct.as_ref().unwrap_or(&options).clone(), Arc::clone(&wake), intake.clone()));
         }
         if bus.settings.relay {
-            let link = Link::new(&reach, "relay");
+            let link = link(bus, &reach, Operation::Relay, None);
             let (counters, engine) = (Arc::clone(&bus.counters.relay), bus.engine.clone());
             loops.spawn(relay::run(counters, engine, link, Arc::clone(&wake), intake.clone()));
         }
+        let held = bus.counters.slots.hold(queues.keys().map(|queue| slots(bus, queue) as u64).sum());
         for (queue, kinds) in &queues {
             let claimer = Claimer {
                 claimant: claimant(bus, worker, queue, kinds),
-                concurrency: bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency),
+                concurrency: slots(bus, queue),
                 holdings: Arc::clone(&holdings),
                 woken: wake_queue.get(queue).cloned().unwrap_or_default(),
                 wake: Arc::clone(&wake),
@@ -104,7 +93,8 @@ impl Running {
                 claimed: Arc::clone(&bus.counters.claimed),
             };
             let sink = Arc::clone(&dispatcher) as Arc<dyn Claims>;
-            loops.spawn(job::run(claimer, Link::new(&reach, "claim"), sink, intake.clone()));
+            let link = link(bus, &reach, Operation::Claim, Some(queue));
+            loops.spawn(job::run(claimer, link, sink, intake.clone()));
         }
         let beater = Beater {
             worker,
@@ -125,7 +115,20 @@ impl Running {
         let link = Link::new(&reach, "beat").within(bus.settings.dead_after / 3);
         let beater = Some(beat_on_its_own_thread(beater, link, beat.clone())?);
         let guards = tokens.map(CancellationToken::drop_guard);
-        Ok(Self { worker, intake, cut, last, beat, loops, attempts, completion, dispatcher, beater, _guards: guards })
+        Ok(Self {
+            worker,
+            intake,
+            cut,
+            last,
+            beat,
+            loops,
+            attempts,
+            completion,
+            dispatcher,
+            beater,
+            _slots: held,
+            _guards: guards,
+        })
     }
 
     /// The id of this worker, new for each start.
@@ -190,6 +193,17 @@ fn by_the_clock(bus: &Bus, reach: &Reach, loops: &TaskTracker, intake: &Cancella
     timed
 }
 
+/// How many jobs of a queue run at a time.
+fn slots(bus: &Bus, queue: &str) -> usize {
+    bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency)
+}
+
+/// A connection for what a process asks again and again, about one queue or all of them.
+fn link(bus: &Bus, reach: &Reach, operation: Operation, queue: Option<&str>) -> Link {
+    let (calls, clock) = (Arc::clone(bus.counters.calls(operation)), bus.clock.clone());
+    Link::new(reach, operation.name()).measured(Meter { operation, queue: queue.map(Arc::from), calls, clock })
+}
+
 fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<Wake> {
     let ear = Ear::new(format!("postrider_{}", worker.simple()));
     Arc::new(Wake::new(queues.values().cloned().collect(), bus.settings.poll_interval, ear))
@@ -197,6 +211,26 @@ fn wake(bus: &Bus, worker: Uuid, queues: &HashMap<String, Arc<Notify>>) -> Arc<W
 
 fn claimant(bus: &Bus, worker: Uuid, queue: &str, kinds: &[String]) -> Claimant {
     Claimant { worker, queue: queue.to_owned(), kinds: kinds.to_vec(), fair: bus.registry.is_fair(queue) }
+}
+
+fn dispatcher(
+    bus: &Bus,
+    worker: Uuid,
+    holdings: &Arc<Holdings>,
+    (outcomes, spawn): (mpsc::UnboundedSender<Outcome>, Spawn),
+) -> Dispatcher {
+    let (pool, holdings) = (bus.pool.clone(), Arc::clone(holdings));
+    Dispatcher {
+        registry: Arc::clone(&bus.registry),
+        running: Arc::new(Attempts::default()),
+        handled: Arc::new(Handled { worker, pool, holdings, told: Told::default() }),
+        outcomes,
+        fresh: Fresh::new(bus.settings.dead_after, bus.clock.monotonic()),
+        measured: Arc::clone(&bus.counters.attempts),
+        clock: bus.clock.clone(),
+        dice: bus.dice.clone(),
+        spawn,
+    }
 }
 
 /// Attempts run until they end, or until the process cuts them.
