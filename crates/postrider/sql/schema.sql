@@ -4860,6 +4860,13 @@ begin
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
+        if (select r.id from postrider.ready r where r.queue = settle_lanes.queue and r.order_key = substr(k, 7) and r.flags & 34 = 32
+               and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
+        then
+            -- some of the line were given back: they wait with the others of their key
+            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
+            perform postrider.clear_ready(settle_lanes.queue, k);
+        end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
             -- a new position: at its old one, claims would have to walk what was moved out of the way of others
