@@ -3254,7 +3254,7 @@ begin
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x
              where x.queue = lane_queue and x.key = lane_key and x.pos between next_ones[1] and next_ones[cardinality(next_ones)]
-             order by x.pos limit cardinality(next_ones)))
+               and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
     select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
@@ -5394,11 +5394,11 @@ begin
            array_agg(u) filter (where u.flags & 32 <> 0 and (u.flags & 2 <> 0 or u.order_key is null)),
            array_agg(u) filter (where u.flags & 34 = 32 and u.order_key is not null)
       into turns, going, asking from unnest(picked) u;
-    moved := asking is not null;
-    if moved then
+    if asking is not null then
         got := postrider.lock_lanes(take_turns.queue, array(select distinct 'order:' || a.order_key from unnest(asking) a));
         select t.asking, t.free into asking, free from postrider.take_free(take_turns.queue, asking, got) t;
         going := going || free;
+        moved := asking is not null;
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
                postrider.flags_of_waiting(a.flags), a.order_key
@@ -5421,6 +5421,7 @@ begin
             end if;
         end loop;
     end if;
+    moved := coalesce(moved, false);
     turns := turns || array(select g from unnest(going) g where g.flags & 64 = 0);
     if take_turns.in_line > 0 then
         turns := turns || postrider.take_lines(take_turns.queue, going, take_turns.kinds, take_turns.in_line, got);
