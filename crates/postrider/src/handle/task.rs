@@ -67,6 +67,11 @@ impl Dispatcher {
         let mut ran = 0;
         let mut jobs = line.into_iter();
         for (job, stop) in jobs.by_ref() {
+            if !self.running.goes_on() {
+                // the reply to a claim that was on its way when the process began to stop
+                self.release(&job);
+                break;
+            }
             let completed = self.run_one(job, stop, came).await;
             ran += 1;
             let now = self.clock.monotonic();
@@ -74,7 +79,7 @@ impl Dispatcher {
             if !in_time && ran < all {
                 pace.cut(ran);
             }
-            if !completed || !in_time || !self.running.goes_on() || !self.fresh.is(now) {
+            if !completed || !in_time || !self.fresh.is(now) {
                 break;
             }
         }
