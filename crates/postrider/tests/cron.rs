@@ -119,6 +119,88 @@ fn d6_wildcards_and_periods_go_on_in_real_time() {
 }
 
 #[test]
+fn d6_half_an_hour_is_leapt_over_and_comes_twice_as_an_hour_does() {
+    let in_lord_howe = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "Australia/Lord_Howe", after, 3), expected, "{cron}");
+    };
+    // 4 October 2026: 02:00 (+10:30) becomes 02:30 (+11) at 15:30Z of the day before; what is shown from 02:30 on is not leapt over
+    let gap = "2026-10-03T12:00:00Z";
+    in_lord_howe(gap, "30 1-3 * * *", ["2026-10-03T15:00Z", "2026-10-03T15:30Z", "2026-10-03T16:30Z"]);
+    in_lord_howe(gap, "0,15,30,45 2 * * *", ["2026-10-03T15:30Z", "2026-10-03T15:45Z", "2026-10-04T15:00Z"]);
+    in_lord_howe(gap, "0 */2 * * *", ["2026-10-03T13:30Z", "2026-10-03T17:00Z", "2026-10-03T19:00Z"]);
+    in_lord_howe(gap, "*/20 2 * * *", ["2026-10-03T15:40Z", "2026-10-04T15:00Z", "2026-10-04T15:20Z"]);
+    // 5 April 2026: 02:00 (+11) becomes 01:30 (+10:30) at 15:00Z of the day before; 01:15 and 02:00 are shown once
+    let overlap = "2026-04-04T12:00:00Z";
+    in_lord_howe(overlap, "15,45 1 * * *", ["2026-04-04T14:15Z", "2026-04-04T14:45Z", "2026-04-05T14:45Z"]);
+    in_lord_howe(overlap, "0,30 2 * * *", ["2026-04-04T15:30Z", "2026-04-04T16:00Z", "2026-04-05T15:30Z"]);
+    in_lord_howe(overlap, "0 */2 * * *", ["2026-04-04T13:00Z", "2026-04-04T15:30Z", "2026-04-04T17:30Z"]);
+    in_lord_howe(overlap, "*/20 2 * * *", ["2026-04-04T15:30Z", "2026-04-04T15:50Z", "2026-04-04T16:10Z"]);
+    in_lord_howe("2026-04-04T14:00:00Z", "45 * * * *", ["2026-04-04T14:45Z", "2026-04-04T15:15Z", "2026-04-04T16:15Z"]);
+
+    let in_pyongyang = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "Asia/Pyongyang", after, 3), expected, "{cron}");
+    };
+    // 4 May 2018: 23:30 (+08:30) becomes midnight (+09) at 15:00Z
+    in_pyongyang(
+        "2018-05-03T12:00:00Z",
+        "45 23 * * *",
+        ["2018-05-03T15:15Z", "2018-05-04T15:00Z", "2018-05-05T14:45Z"],
+    );
+    in_pyongyang("2018-05-04T13:45:00Z", "7 * * * *", ["2018-05-04T14:37Z", "2018-05-04T15:07Z", "2018-05-04T16:07Z"]);
+    // 15 August 2015: midnight (+09) becomes 23:30 (+08:30) of the day before at 15:00Z, so midnight is shown at 15:30Z
+    in_pyongyang(
+        "2015-08-14T12:00:00Z",
+        "0 */2 * * *",
+        ["2015-08-14T13:00Z", "2015-08-14T15:30Z", "2015-08-14T17:30Z"],
+    );
+}
+
+#[test]
+fn d6_two_hours_a_midnight_and_a_whole_day_are_as_any_gap_and_overlap() {
+    let in_troll = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "Antarctica/Troll", after, 3), expected, "{cron}");
+    };
+    // 29 March 2026: 01:00 (+00) becomes 03:00 (+02) at 01:00Z; 25 October 2026: 03:00 (+02) becomes 01:00 (+00) at 01:00Z
+    in_troll("2026-03-28T12:00:00Z", "30 1,2 * * *", ["2026-03-29T01:00Z", "2026-03-29T23:30Z", "2026-03-30T00:30Z"]);
+    in_troll("2026-03-28T12:00:00Z", "*/30 2 * * *", ["2026-03-30T00:00Z", "2026-03-30T00:30Z", "2026-03-31T00:00Z"]);
+    in_troll("2026-10-24T12:00:00Z", "30 1,2 * * *", ["2026-10-24T23:30Z", "2026-10-25T00:30Z", "2026-10-26T01:30Z"]);
+    in_troll("2026-10-25T00:10:00Z", "*/30 2 * * *", ["2026-10-25T00:30Z", "2026-10-25T02:00Z", "2026-10-25T02:30Z"]);
+
+    let in_sao_paulo = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "America/Sao_Paulo", after, 3), expected, "{cron}");
+    };
+    // 4 November 2018: midnight (-03) becomes 01:00 (-02) at 03:00Z
+    in_sao_paulo(
+        "2018-11-03T03:10:00Z",
+        "0,30 0 * * *",
+        ["2018-11-03T03:30Z", "2018-11-04T03:00Z", "2018-11-05T02:00Z"],
+    );
+    // 18 February 2018: midnight (-02) becomes 23:00 (-03) of the day before at 02:00Z, so midnight is shown at 03:00Z
+    in_sao_paulo("2018-02-16T12:00:00Z", "0 0 * * *", ["2018-02-17T02:00Z", "2018-02-18T03:00Z", "2018-02-19T03:00Z"]);
+    in_sao_paulo(
+        "2018-02-17T00:00:00Z",
+        "30 23 * * *",
+        ["2018-02-17T01:30Z", "2018-02-18T01:30Z", "2018-02-19T02:30Z"],
+    );
+
+    let in_beirut = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "Asia/Beirut", after, 3), expected, "{cron}");
+    };
+    // 31 March 2024: midnight (+02) becomes 01:00 (+03) at 22:00Z of the day before
+    in_beirut("2024-03-29T12:00:00Z", "30 0 * * *", ["2024-03-29T22:30Z", "2024-03-30T22:00Z", "2024-03-31T21:30Z"]);
+    // 27 October 2024: midnight (+03) becomes 23:00 (+02) of the day before at 21:00Z
+    in_beirut("2024-10-26T20:10:00Z", "*/30 23 * * *", ["2024-10-26T20:30Z", "2024-10-26T21:00Z", "2024-10-26T21:30Z"]);
+
+    let in_apia = |after, cron, expected: [&str; 3]| {
+        assert_eq!(due(cron, "Pacific/Apia", after, 3), expected, "{cron}");
+    };
+    // 30 December 2011, a Friday, never was: its midnight (-10) becomes that of the 31st (+14) at 10:00Z
+    in_apia("2011-12-23T12:00:00Z", "15 9 * * 5", ["2011-12-23T19:15Z", "2011-12-30T10:00Z", "2012-01-05T19:15Z"]);
+    in_apia("2011-12-29T12:00:00Z", "0,30 12 30 12 *", ["2011-12-30T10:00Z", "2012-12-29T22:00Z", "2012-12-29T22:30Z"]);
+    in_apia("2011-12-29T12:00:00Z", "0 */12 * * *", ["2011-12-29T22:00Z", "2011-12-30T10:00Z", "2011-12-30T22:00Z"]);
+}
+
+#[test]
 fn c31_no_week_is_lost_and_no_hour_runs_twice() {
     // 14 March 2021, a Sunday: 02:00 CST becomes 03:00 CDT at 08:00Z
     let winnipeg = due("15 2 * * 0", "America/Winnipeg", "2021-03-08T00:00:00Z", 3);

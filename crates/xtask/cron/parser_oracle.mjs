@@ -1,4 +1,4 @@
-// Due times by cron-parser. In: cases as JSON lines. Out: a line for each, its number and the due times, or ! if it gives up.
+// Due times by cron-parser. In: cases as JSON lines. Out: a line for each, its number and the due times, or ! if it gives up or goes round without an end.
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 
@@ -12,6 +12,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     for (;;) {
       const at = Math.round(times.next().getTime() / 1000);
       if (at > to) break;
+      if (at <= due.at(-1)) throw new Error("it does not go on");
       due.push(at);
     }
     out.push([id, ...due].join(" "));

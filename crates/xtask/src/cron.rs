@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
@@ -33,8 +34,6 @@ const AROUND: &[&str] = &[
     "0 */2 * * *",
     "*/20 2 * * *",
 ];
-/// How far from a change of the clock it makes a difference, in seconds.
-const NEAR: i64 = 3 * 3600;
 /// And over the whole time.
 const THROUGHOUT: &[&str] =
     &["30 4 1 * *", "0 12 * * 0", "0 5 13 * 5", "45 6 31 1,3,5 *", "0 7 29 2 *", "20 8 * 6 1-5"];
@@ -43,30 +42,115 @@ const THROUGHOUT_EACH: usize = 20;
 
 /// A known difference.
 struct Explained {
-    /// Oracle, sort of expression, what the clock does, whose due time it is, and how far from the change.
+    /// Oracle, sort of expression, what the clock does, and whose due time it is.
     group: &'static str,
+    /// How many minutes after the change.
+    within: RangeInclusive<i64>,
     /// Zones in which it is known; any if this names none.
     zones: &'static [&'static str],
     why: &'static str,
 }
 
-const fn known(group: &'static str, zones: &'static [&'static str], why: &'static str) -> Explained {
-    Explained { group, zones, why }
+const fn known(
+    group: &'static str,
+    within: RangeInclusive<i64>,
+    zones: &'static [&'static str],
+    why: &'static str,
+) -> Explained {
+    Explained { group, within, zones, why }
 }
 
-const LATER: &str = "it comes as much later as the clock leaps, if that is an hour (02:30 becomes 03:30), else not at all; ours comes when it has leapt";
+impl Explained {
+    fn explains(&self, group: &str, after: i64, zone: &str) -> bool {
+        self.group == group && self.within.contains(&after) && (self.zones.is_empty() || self.zones.contains(&zone))
+    }
+}
+
+const ANY: &[&str] = &[];
+const CASEY: &[&str] = &["Antarctica/Casey"];
+/// Those whose clock changes one minute after midnight.
+const AT_00_01: &[&str] = &["America/Goose_Bay", "America/Moncton", "America/St_Johns", "Asia/Gaza", "Asia/Hebron"];
+/// That changes at a quarter to an hour.
+const CHATHAM: &[&str] = &["Pacific/Chatham"];
+/// Those in which 01:00 becomes midnight.
+const MIDNIGHT_TWICE: &[&str] =
+    &["America/Havana", "America/Scoresbysund", "Asia/Amman", "Asia/Gaza", "Asia/Hebron", "Atlantic/Azores"];
+const MOLDOVA: &[&str] = &["Europe/Chisinau", "Europe/Tiraspol"];
+const LORD_HOWE: &[&str] = &["Australia/LHI", "Australia/Lord_Howe"];
+const CARACAS_PYONGYANG: &[&str] = &["America/Caracas", "Asia/Pyongyang"];
+/// Those whose clock has shown half an hour twice.
+const HALF_TWICE: &[&str] =
+    &["America/Caracas", "Asia/Colombo", "Asia/Pyongyang", "Australia/LHI", "Australia/Lord_Howe", "Pacific/Norfolk"];
+
+const PART: &str = "it goes on by an hour, or by the minutes to the next one, in real time from the hour's begin; where the clock changes by half an hour, or not on the hour, it comes into the middle of an hour and passes over times that the clock shows, or goes round without an end";
+const RULES: &str = "its zone database knows that Moldova has changed its clocks with the European Union since 2022, an hour later than older ones tell";
+const LANDING: &str = "what is leapt over it runs in the hour that the clock leaps to, at its minutes (02:30 becomes 03:30), each of them; ours comes once, when it has leapt";
+const UNSEEN: &str =
+    "of a gap of half an hour or of a day it sees nothing: a time in it does not come; ours comes when it has leapt";
 const HOURS: &str =
     "it runs an hour that is leapt over in the next one, and one that comes twice once, unless every hour is meant";
-const LOST: &str = "it loses a time that the clock shows, where it changes by half an hour at midnight";
+const TWICE: &str =
+    "when more than an hour comes twice it runs a time twice, or the second time only; ours comes the first time";
+const DAY: &str = "it takes the day to begin when the clock shows midnight the second time, and passes over the first";
+const BACK: &str = "it goes on by an hour and back to the hour's begin, which is wrong where the clock has changed by half an hour, or not on the hour: it passes over times that the clock shows, or comes back to those that were, or finds no way on";
 
 /// What they do in another way, and why. docs/decisions/0013 says the same in more words.
 const EXPLAINED: &[Explained] = &[
-    known("cronsim, real time, a gap, ours only, near", &["Asia/Pyongyang"], LOST),
-    known("cronsim, real time, an overlap, ours only, near", &["Asia/Pyongyang"], LOST),
-    known("cron-parser, fixed, a gap, ours only, near", &[], LATER),
-    known("cron-parser, fixed, a gap, theirs only, near", &[], LATER),
-    known("cron-parser, real time, a gap, theirs only, near", &[], HOURS),
-    known("cron-parser, real time, an overlap, ours only, near", &[], HOURS),
+    known("cronsim, real time, a gap of 30 minutes, ours only", 0..=7, CARACAS_PYONGYANG, PART),
+    known("cronsim, real time, an overlap of 30 minutes, ours only", 0..=50, HALF_TWICE, PART),
+    known("cronsim, real time, an overlap of 30 minutes, given up", 0..=0, &["Asia/Colombo"], PART),
+    known("cronsim, real time, an overlap of 60 minutes, given up", 0..=0, AT_00_01, PART),
+    known("cronsim, real time, a gap of 180 minutes, ours only", 59..=179, CASEY, PART),
+    known("cronsim, real time, a gap of 60 minutes, ours only", 59..=59, AT_00_01, PART),
+    known("cronsim, fixed, a gap of 60 minutes, ours only", 0..=0, MOLDOVA, RULES),
+    known("cronsim, fixed, a gap of 60 minutes, theirs only", 15..=60, MOLDOVA, RULES),
+    known("cronsim, fixed, an overlap of 60 minutes, ours only", 60..=90, MOLDOVA, RULES),
+    known("cronsim, fixed, an overlap of 60 minutes, theirs only", 0..=30, MOLDOVA, RULES),
+    known("cronsim, real time, a gap of 60 minutes, theirs only", 0..=40, MOLDOVA, RULES),
+    known("cronsim, real time, an overlap of 60 minutes, ours only", 0..=40, MOLDOVA, RULES),
+    known("cron-parser, fixed, a gap of 60 minutes, theirs only", 15..=45, CHATHAM, BACK),
+    known("cron-parser, fixed, a gap of 60 minutes, ours only", 1..=29, AT_00_01, BACK),
+    known("cron-parser, fixed, a gap of 60 minutes, theirs only", 60..=74, AT_00_01, BACK),
+    known("cron-parser, fixed, an overlap of 60 minutes, ours only", -1..=-1, AT_00_01, BACK),
+    known("cron-parser, fixed, an overlap of 60 minutes, theirs only", 59..=59, AT_00_01, BACK),
+    known("cron-parser, fixed, an overlap of 60 minutes, ours only", -60..=-30, MIDNIGHT_TWICE, DAY),
+    known("cron-parser, fixed, an overlap of 60 minutes, theirs only", 0..=30, MIDNIGHT_TWICE, DAY),
+    known("cron-parser, fixed, a gap of 60 minutes, ours only", 0..=0, ANY, LANDING),
+    known("cron-parser, fixed, a gap of 60 minutes, theirs only", 1..=59, ANY, LANDING),
+    known("cron-parser, fixed, a gap of 120 minutes, ours only", 0..=0, ANY, LANDING),
+    known("cron-parser, fixed, a gap of 120 minutes, theirs only", 1..=59, ANY, LANDING),
+    known("cron-parser, fixed, a gap of 180 minutes, ours only", 0..=0, CASEY, LANDING),
+    known("cron-parser, fixed, a gap of 180 minutes, theirs only", 1..=59, CASEY, LANDING),
+    known("cron-parser, fixed, a gap of 180 minutes, ours only", 1..=29, CASEY, BACK),
+    known("cron-parser, fixed, a gap of 180 minutes, theirs only", 60..=104, CASEY, BACK),
+    known("cron-parser, fixed, a gap of 30 minutes, ours only", 0..=0, CARACAS_PYONGYANG, UNSEEN),
+    known("cron-parser, fixed, a gap of 30 minutes, ours only", 0..=0, LORD_HOWE, BACK),
+    known("cron-parser, fixed, a gap of 1440 minutes, ours only", 0..=0, ANY, UNSEEN),
+    known("cron-parser, fixed, an overlap of 30 minutes, ours only", -30..=-30, &["Asia/Colombo"], BACK),
+    known("cron-parser, fixed, an overlap of 30 minutes, theirs only", 0..=0, &["Asia/Colombo"], BACK),
+    known("cron-parser, fixed, an overlap of 30 minutes, given up", 0..=0, HALF_TWICE, BACK),
+    known("cron-parser, fixed, an overlap of 120 minutes, ours only", -120..=-1, ANY, TWICE),
+    known("cron-parser, fixed, an overlap of 120 minutes, theirs only", 0..=119, ANY, TWICE),
+    known("cron-parser, fixed, an overlap of 180 minutes, ours only", -180..=-1, CASEY, TWICE),
+    known("cron-parser, fixed, an overlap of 180 minutes, theirs only", 0..=179, CASEY, TWICE),
+    known("cron-parser, real time, a gap of 30 minutes, ours only", -30..=-15, CARACAS_PYONGYANG, BACK),
+    known("cron-parser, real time, a gap of 30 minutes, ours only", 0..=15, LORD_HOWE, BACK),
+    known("cron-parser, real time, a gap of 60 minutes, ours only", -1..=59, AT_00_01, BACK),
+    known("cron-parser, real time, a gap of 60 minutes, ours only", -45..=44, CHATHAM, BACK),
+    known("cron-parser, real time, a gap of 60 minutes, theirs only", 0..=59, ANY, HOURS),
+    known("cron-parser, real time, a gap of 120 minutes, theirs only", 0..=59, ANY, HOURS),
+    known("cron-parser, real time, a gap of 180 minutes, theirs only", 0..=59, CASEY, HOURS),
+    known("cron-parser, real time, a gap of 180 minutes, theirs only", 60..=99, CASEY, BACK),
+    known("cron-parser, real time, a gap of 180 minutes, ours only", -1..=164, CASEY, BACK),
+    known("cron-parser, real time, an overlap of 30 minutes, ours only", -30..=15, HALF_TWICE, BACK),
+    known("cron-parser, real time, an overlap of 30 minutes, given up", 0..=0, HALF_TWICE, BACK),
+    known("cron-parser, real time, an overlap of 60 minutes, ours only", -1..=-1, AT_00_01, BACK),
+    known("cron-parser, real time, an overlap of 60 minutes, given up", 0..=0, AT_00_01, BACK),
+    known("cron-parser, real time, an overlap of 60 minutes, given up", 0..=0, CHATHAM, BACK),
+    known("cron-parser, real time, an overlap of 60 minutes, ours only", -60..=-60, MIDNIGHT_TWICE, DAY),
+    known("cron-parser, real time, an overlap of 60 minutes, ours only", 0..=59, ANY, HOURS),
+    known("cron-parser, real time, an overlap of 120 minutes, ours only", -120..=119, ANY, HOURS),
+    known("cron-parser, real time, an overlap of 180 minutes, ours only", -180..=179, CASEY, HOURS),
 ];
 
 /// What is compared with.
@@ -83,7 +167,15 @@ struct Case {
     from: i64,
     to: i64,
     /// What the clock does in it.
-    change: &'static str,
+    change: String,
+}
+
+/// Differences of one group, with one explanation or with none.
+struct Differences {
+    count: usize,
+    /// How many minutes after the change.
+    within: RangeInclusive<i64>,
+    example: String,
 }
 
 /// Compares due times with those of two libraries in other languages, in so many zones over so many years; fails if they differ in a way that
@@ -99,37 +191,52 @@ pub(crate) async fn differential(zones: usize, years: i16) -> anyhow::Result<Exi
     let mut unexplained = 0;
     for oracle in &oracles {
         let theirs = ask(oracle, &cases).await?;
-        let mut groups: BTreeMap<(String, Option<&str>), (usize, String)> = BTreeMap::new();
-        let (mut same, mut given_up) = (0, 0);
-        for ((case, ours), theirs) in cases.iter().zip(&ours).zip(&theirs) {
-            let Some(theirs) = theirs else {
-                given_up += 1;
-                continue;
-            };
-            if ours == theirs {
-                same += 1;
-            }
-            for (whose, at) in
-                ours.difference(theirs).map(|at| ("ours", at)).chain(theirs.difference(ours).map(|at| ("theirs", at)))
-            {
-                let near = if (at - case.from - MARGIN.as_secs()).abs() <= NEAR { "near" } else { "farther away" };
-                let key = format!("{}, {}, {}, {whose} only, {near}", oracle.name, sort(case.cron), case.change);
-                let why = EXPLAINED.iter().find(|known| {
-                    known.group == key && (known.zones.is_empty() || known.zones.contains(&case.zone.as_str()))
-                });
-                let key = (key, why.map(|known| known.why));
-                let example = || format!("{} {} {}", case.cron, case.zone, shown(*at));
-                groups.entry(key).or_insert_with(|| (0, example())).0 += 1;
-            }
-        }
+        let same = ours.iter().zip(&theirs).filter(|(ours, theirs)| Some(*ours) == theirs.as_ref()).count();
+        let given_up = theirs.iter().filter(|theirs| theirs.is_none()).count();
         writeln!(out, "{}: {same} of {} cases equal, {given_up} that it gives up", oracle.name, cases.len())?;
-        for ((key, why), (count, example)) in groups {
+        for ((group, why), Differences { count, within, example }) in differences(oracle.name, &cases, &ours, &theirs) {
             unexplained += usize::from(why.is_none());
-            writeln!(out, "  {key}: {count}, such as {example}\n    {}", why.unwrap_or("NOT EXPLAINED"))?;
+            let (first, last) = within.into_inner();
+            writeln!(out, "  {group}: {count}, {first} to {last} minutes after the change, such as {example}")?;
+            writeln!(out, "    {}", why.unwrap_or("NOT EXPLAINED"))?;
         }
     }
     writeln!(out, "{unexplained} groups are not explained")?;
     Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Where an oracle and we differ, and cases that it gives up, by group and explanation.
+fn differences(
+    oracle: &str,
+    cases: &[Case],
+    ours: &[BTreeSet<i64>],
+    theirs: &[Option<BTreeSet<i64>>],
+) -> BTreeMap<(String, Option<&'static str>), Differences> {
+    let mut groups = BTreeMap::new();
+    for ((case, ours), theirs) in cases.iter().zip(ours).zip(theirs) {
+        let change = case.from + MARGIN.as_secs();
+        let differing: Vec<(&str, i64)> = match theirs {
+            None => vec![("given up", change)],
+            Some(theirs) => {
+                let (lost, more) = (ours.difference(theirs), theirs.difference(ours));
+                lost.map(|at| ("ours only", *at)).chain(more.map(|at| ("theirs only", *at))).collect()
+            }
+        };
+        for (whose, at) in differing {
+            let after = (at - change).div_euclid(60);
+            let group = format!("{oracle}, {}, {}, {whose}", sort(case.cron), case.change);
+            let why = EXPLAINED.iter().find(|known| known.explains(&group, after, &case.zone)).map(|known| known.why);
+            let example = || format!("{} {} {}", case.cron, case.zone, shown(at));
+            let differences = groups.entry((group, why)).or_insert_with(|| Differences {
+                count: 0,
+                within: after..=after,
+                example: example(),
+            });
+            differences.count += 1;
+            differences.within = after.min(*differences.within.start())..=after.max(*differences.within.end());
+        }
+    }
+    groups
 }
 
 /// Whether an expression means wall clock times or goes on in real time.
@@ -169,7 +276,13 @@ fn cases(zones: usize, years: i16) -> anyhow::Result<Vec<Case>> {
             let change = change(before.seconds(), &transition);
             before = transition.offset();
             let (from, to) = (transition.timestamp().checked_sub(MARGIN)?, transition.timestamp().checked_add(MARGIN)?);
-            let case = |cron| Case { zone: name.clone(), cron, from: from.as_second(), to: to.as_second(), change };
+            let case = |cron| Case {
+                zone: name.clone(),
+                cron,
+                from: from.as_second(),
+                to: to.as_second(),
+                change: change.clone(),
+            };
             cases.extend(AROUND.iter().copied().map(case));
         }
         let case = |cron| Case {
@@ -177,7 +290,7 @@ fn cases(zones: usize, years: i16) -> anyhow::Result<Vec<Case>> {
             cron,
             from: begin.as_second(),
             to: end.as_second(),
-            change: "throughout",
+            change: "throughout".to_owned(),
         };
         if n % THROUGHOUT_EACH == 0 {
             cases.extend(THROUGHOUT.iter().copied().map(case));
@@ -186,12 +299,12 @@ fn cases(zones: usize, years: i16) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn change(before: i32, transition: &TimeZoneTransition<'_>) -> &'static str {
-    match transition.offset().seconds() - before {
-        0 => "no change",
-        leap if leap.abs() > 4 * 3600 => "a day changes",
-        1.. => "a gap",
-        _ => "an overlap",
+fn change(before: i32, transition: &TimeZoneTransition<'_>) -> String {
+    let leap = (transition.offset().seconds() - before) / 60;
+    match leap {
+        0 => "no change".to_owned(),
+        1.. => format!("a gap of {leap} minutes"),
+        _ => format!("an overlap of {} minutes", -leap),
     }
 }
 
