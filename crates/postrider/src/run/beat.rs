@@ -1,11 +1,13 @@
 use std::collections::HashMap;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -20,6 +22,9 @@ use crate::pg::{Link, Wake};
 
 /// No two beats are nearer than this.
 const GAP_MIN: Duration = Duration::from_millis(20);
+/// How long a goodbye waits for a claim that is on its way, and how long it then tries to be heard.
+const GOODBYE: Duration = Duration::from_secs(4);
+const GOODBYE_PAUSE: Duration = Duration::from_millis(100);
 
 /// When something that this process put off becomes due.
 #[derive(Debug, Default)]
@@ -68,6 +73,8 @@ pub(super) struct Beater {
     pub(super) counters: Arc<Counters>,
     pub(super) due: Arc<Due>,
     pub(super) clock: Clock,
+    /// What may still bring leases, or end them, when the beat is stopped.
+    pub(super) before_goodbye: [TaskTracker; 2],
 }
 
 impl Beater {
@@ -77,6 +84,7 @@ impl Beater {
         let mut dead = Vec::new();
         let mut event_number = i64::MIN;
         self.counters.beats.answered(self.clock.monotonic());
+        let mut over = pin!(self.over(&stop));
         loop {
             let started = self.clock.monotonic();
             self.due.take();
@@ -117,36 +125,39 @@ impl Beater {
                 }
             }
             self.dispatcher.tell_stuck();
-            if self.rest(started + pause.max(GAP_MIN), &stop).await {
+            if self.rest(started + pause.max(GAP_MIN), over.as_mut()).await {
                 break;
             }
         }
         self.counters.beats.over();
-        let worker = self.worker;
-        let left = link
-            .run(&pg::LEAVE, |mut connection| async move {
-                let left = pg::leave(&mut connection, worker).await;
-                (connection, left)
-            })
-            .await;
-        if let Err(failure) = left {
-            info!(error = ?failure, "no goodbye to the database: what is still leased runs again elsewhere");
+        let mut link = link.patient(GOODBYE);
+        if timeout(GOODBYE, leave(&mut link, self.worker)).await.is_err() {
+            info!("no goodbye to the database: what is still leased runs again elsewhere");
         }
         link.close().await;
     }
 
-    /// Sleeps until a moment, or until something becomes due before it. True if stopped.
-    async fn rest(&self, until: Duration, stop: &CancellationToken) -> bool {
+    /// Stopped, and nothing on its way brings leases any more. Until then the beat goes on: what is leased is still this worker's.
+    async fn over(&self, stop: &CancellationToken) {
+        stop.cancelled().await;
+        let ended = async {
+            for tasks in &self.before_goodbye {
+                tasks.wait().await;
+            }
+        };
+        let _ = timeout(GOODBYE, ended).await;
+    }
+
+    /// Sleeps until a moment, or until something becomes due before it. True if it is over.
+    async fn rest(&self, until: Duration, mut over: Pin<&mut impl Future<Output = ()>>) -> bool {
         loop {
             let until = self.due.get().map_or(until, |due| due.min(until));
             let left = until.saturating_sub(self.clock.monotonic());
-            if left.is_zero() {
-                return stop.is_cancelled();
-            }
             tokio::select! {
-                () = stop.cancelled() => return true,
+                biased;
+                () = over.as_mut() => return true,
                 () = self.due.changed.notified() => {}
-                () = sleep(left) => {}
+                () = sleep(left) => return false,
             }
         }
     }
@@ -191,6 +202,24 @@ impl Beater {
         for queue in &answer.ready {
             if let Some(woken) = self.wake_queue.get(queue) {
                 woken.notify_one();
+            }
+        }
+    }
+}
+
+/// Says goodbye until it is heard; to say it twice changes nothing.
+async fn leave(link: &mut Link, worker: Uuid) {
+    loop {
+        let left = link.run(&pg::LEAVE, |mut connection| async move {
+            let left = pg::leave(&mut connection, worker).await;
+            (connection, left)
+        });
+        match left.await {
+            Ok(_) => return,
+            Err(failure) if failure.is_transient() => sleep(GOODBYE_PAUSE).await,
+            Err(failure) => {
+                warn!(error = ?failure, "the goodbye of this worker fails: {failure}");
+                return;
             }
         }
     }

@@ -26,10 +26,10 @@ use crate::schedule::{self, Firing};
 
 /// How long a cancelled attempt may take to end by itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
-/// How long the last outcomes and the goodbye may take.
+/// How long the last outcomes may take, and then the goodbye.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// A bus at work. Dropped without [`Running::stop`], it stops claiming and its attempts are cut; the next worker gets them.
+/// A bus at work. Dropped without [`Running::stop`], it stops claiming, its attempts are cut, and its jobs go back.
 pub struct Running {
     worker: Uuid,
     /// Ends the loops that bring work.
@@ -110,6 +110,7 @@ impl Running {
             counters: Arc::clone(&bus.counters),
             due,
             clock: bus.clock.clone(),
+            before_goodbye: [loops.clone(), completion.clone()],
         };
         // one that gets no answer must be given up early enough to beat again before anybody takes this worker for dead
         let link = Link::new(&reach, "beat").within(bus.settings.dead_after / 3);
@@ -174,6 +175,14 @@ impl Running {
             }
         }
         if abandoned == 0 { Stopped::Drained } else { Stopped::Abandoned(abandoned) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // its goodbye waits for them
+        self.loops.close();
+        self.completion.close();
     }
 }
 
