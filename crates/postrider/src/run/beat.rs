@@ -215,7 +215,7 @@ async fn leave(link: &mut Link, worker: Uuid) {
             (connection, left)
         });
         match left.await {
-            Ok(_) => return,
+            Ok(()) => return,
             Err(failure) if failure.is_transient() => sleep(GOODBYE_PAUSE).await,
             Err(failure) => {
                 warn!(error = ?failure, "the goodbye of this worker fails: {failure}");

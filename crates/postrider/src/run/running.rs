@@ -115,7 +115,6 @@ impl Running {
         // one that gets no answer must be given up early enough to beat again before anybody takes this worker for dead
         let link = Link::new(&reach, "beat").within(bus.settings.dead_after / 3);
         let beater = Some(beat_on_its_own_thread(beater, link, beat.clone())?);
-        let guards = tokens.map(CancellationToken::drop_guard);
         Ok(Self {
             worker,
             intake,
@@ -128,7 +127,7 @@ impl Running {
             dispatcher,
             beater,
             _slots: held,
-            _guards: guards,
+            _guards: tokens.map(CancellationToken::drop_guard),
         })
     }
 
