@@ -136,32 +136,3 @@ impl KindSpec {
         }
     }
 }
-
-/// A subscription: which events become jobs of which kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SubscriptionSpec {
-    /// Its name, such as `receipt.on-paid`.
-    pub name: String,
-    /// Patterns over event types.
-    pub types: Vec<String>,
-    /// The kind of the jobs; its queue, priority, attempts and class are used.
-    pub kind: String,
-    /// Only events of this owner; empty for events of every owner.
-    pub owner: String,
-    /// How long after the event its job becomes due. Default: at once.
-    pub delay: Duration,
-}
-
-impl SubscriptionSpec {
-    /// A subscription of every owner's events, whose kind has the same name.
-    pub fn new<T: Into<String>>(name: impl Into<String>, types: impl IntoIterator<Item = T>) -> Self {
-        let name = name.into();
-        Self {
-            kind: name.clone(),
-            name,
-            types: types.into_iter().map(Into::into).collect(),
-            owner: String::new(),
-            delay: Duration::ZERO,
-        }
-    }
-}

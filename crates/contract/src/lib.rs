@@ -9,7 +9,8 @@ mod name; // the grammar of names, and patterns over event types
 mod json; // the gate that every payload passes
 mod id; // ids
 mod time; // microseconds
-mod declare; // kinds, event types, subscriptions: declared as data
+mod declare; // kinds and event types: declared as data
+mod subscription; // which events become jobs
 mod schedule; // and what comes by the clock
 mod event; // an event, before and after it is recorded
 mod unique; // when jobs are alike
@@ -18,13 +19,14 @@ mod verdict; // what a handler answers
 pub mod signature; // Standard Webhooks: sign and verify
 
 pub use code::{Code, Refused};
-pub use declare::{Class, EventTypeSpec, Exposure, KindSpec, Retry, SubscriptionSpec};
+pub use declare::{Class, EventTypeSpec, Exposure, KindSpec, Retry};
 pub use event::{Event, NewEvent};
 pub use id::{EventId, JobId};
 pub use json::{DATA_BYTES_MAX, DEPTH_MAX, Payload, check_json};
 pub use key::{Limit, Order, Rate};
 pub use name::{NAME_BYTES_MAX, Pattern, SUBJECT_BYTES_MAX, check_name, check_owner, check_public_name, check_subject};
 pub use schedule::{Missed, Overlap, Schedule, When};
+pub use subscription::{OrderBy, Start, SubscriptionSpec};
 pub use time::Timestamp;
 pub use unique::Unique;
 pub use verdict::Verdict;

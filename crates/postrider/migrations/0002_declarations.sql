@@ -44,11 +44,18 @@ create table postrider.subscription (
     kind        text collate "C" not null references postrider.kind (name),
     delay_ms    bigint      not null default 0,
     outward     boolean     not null default false,
+    predicate   jsonpath,                           -- of the data; $type, $owner and $subject are there as variables
+    order_by    text,
+    order_policy text,                              -- null is the kind's
+    coalescing  boolean     not null default false, -- of the events of one subject only the latest, while its job waits
     declared_by text        not null,
     generation  bigint      not null default 0,
     created_at  timestamptz not null default clock_timestamp(),
     seen_at     timestamptz not null default clock_timestamp(),
-    constraint delay_is_not_negative check (delay_ms >= 0)
+    removed_at  timestamptz,                        -- its row stays, for the jobs that it made
+    constraint delay_is_not_negative check (delay_ms >= 0),
+    constraint order_is_by_subject_owner_or_all check (order_by in ('subject', 'owner', 'all')),
+    constraint a_policy_belongs_to_an_order check (order_policy is null or order_by is not null)
 );
 
 -- Everything that fan-out needs, one index probe for each (event, owner or '').
@@ -64,9 +71,18 @@ create table postrider.route (
     delay_ms     bigint   not null,
     limit_key    text,
     fair         boolean  not null default false,
+    predicate    jsonpath,
+    order_by     text,
+    order_rule   smallint,
+    order_name   text,                              -- what its order keys begin with
+    coalescing   boolean  not null default false,
+    starting     boolean  not null default false,   -- the relay passes it by until it has caught up
+    reads        boolean  not null,                 -- more of an event is needed than its type and owner
     primary key (type, owner, subscription)
 );
 create index route_of_subscription on postrider.route (subscription);
+create index route_reads on postrider.route (type) where reads;
+create index route_coalescing on postrider.route (type) where coalescing;
 
 -- `*` is one segment, `**` is one or more; the twin of postrider_contract::Pattern.
 create function postrider.pattern_regex(pattern text) returns text
@@ -89,63 +105,6 @@ begin
     perform pg_advisory_xact_lock(7305, 2);
 end $$;
 
-create function postrider.compile_routes(subscriptions bigint[], types text[]) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-    delete from postrider.route r
-     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair
-      from postrider.subscription s
-      join postrider.kind k on k.name = s.kind
-      join postrider.event_type t
-        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
-       and (not s.outward or t.exposure = 'public')
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p));
-end $$;
-
--- Adds or changes a subscription by its name; answers with its id. Other declarations wait until the caller's transaction ends.
-create function postrider.put_subscription(
-    name text, types text[], kind text, owner text default '', delay_ms bigint default 0, outward boolean default false,
-    declared_by text default '', generation bigint default 0
-) returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    found_id bigint;
-begin
-    perform postrider.check_name('subscription', name, true);
-    perform postrider.check_owner(owner);
-    if coalesce(cardinality(types), 0) = 0 then
-        perform postrider.refuse('PR005', 'types', format('subscription %L names no event type', name),
-            'give at least one type or pattern');
-    end if;
-    perform postrider.pattern_regex(p) from unnest(types) p;
-    perform postrider.lock_declarations();
-    if not exists (select from postrider.kind k where k.name = put_subscription.kind) then
-        perform postrider.refuse('PR004', 'kind', format('%L was never declared', put_subscription.kind),
-            'declare the kind first, or in the same call');
-    end if;
-    insert into postrider.subscription as s (name, types, kind, owner, delay_ms, outward, declared_by, generation)
-    values (put_subscription.name, put_subscription.types, put_subscription.kind, put_subscription.owner,
-            put_subscription.delay_ms, put_subscription.outward, put_subscription.declared_by, put_subscription.generation)
-    on conflict on constraint subscription_name_key do update
-       set types = excluded.types, kind = excluded.kind, owner = excluded.owner, delay_ms = excluded.delay_ms,
-           outward = excluded.outward, declared_by = excluded.declared_by, generation = excluded.generation,
-           seen_at = clock_timestamp()
-    returning s.id into found_id;
-    perform postrider.compile_routes(array[found_id], '{}');
-    return found_id;
-end $$;
-
--- Forgets a subscription. Jobs that it already made stay. Other declarations wait until the caller's transaction ends.
-create function postrider.drop_subscription(id bigint) returns boolean
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-    perform postrider.lock_declarations();
-    delete from postrider.subscription s where s.id = drop_subscription.id;
-    return found;
-end $$;
-
 -- Whether a declaration is to be written: a higher generation wins, an equal one must say the same.
 create function postrider.declaration_wins(what text, name text, mine bigint, theirs bigint, same boolean) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -163,7 +122,8 @@ end $$;
 -- Declares everything of one application in one transaction: all or nothing.
 -- { "app", "generation", "types": [{name, description, exposure}], "kinds": [{name, queue, priority, max_attempts,
 --   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms, order_policy, fair,
---   limit: {most, starts, per_ms}}], "subscriptions": [{name, types, kind, owner, delay_ms}],
+--   limit: {most, starts, per_ms}}], "subscriptions": [{name, types, kind, owner, delay_ms, predicate, order_by, order_policy, coalescing,
+--   start}],
 --   "schedules": [{name, cron or every_ms, zone, kind, args, owner, queue, priority, max_attempts, missed, missed_most, overlap,
 --   run_at_start}] }
 create function postrider.declare(declarations json) returns void
@@ -176,7 +136,6 @@ declare
     x record;
     t postrider.event_type;
     k postrider.kind;
-    s postrider.subscription;
     new_types text[] := '{}';
     new_kinds text[] := '{}';
 begin
@@ -260,21 +219,7 @@ begin
         end if;
     end loop;
 
-    for x in select j ->> 'name' as name, array(select json_array_elements_text(coalesce(j -> 'types', '[]'))) as types,
-                    coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j ->> 'owner', '') as owner,
-                    coalesce((j ->> 'delay_ms')::bigint, 0) as delay_ms
-               from json_array_elements(coalesce(declarations -> 'subscriptions', '[]')) j
-    loop
-        perform postrider.check_name('subscription', x.name, own);
-        select * into s from postrider.subscription e where e.name = x.name;
-        if postrider.declaration_wins('subscription', x.name, gen, s.generation,
-            (s.types, s.kind, s.owner, s.delay_ms) is not distinct from (x.types, x.kind::text, x.owner, x.delay_ms))
-        then
-            perform postrider.put_subscription(x.name, x.types, x.kind, x.owner, x.delay_ms, false, app, gen);
-        else
-            update postrider.subscription e set seen_at = clock_timestamp() where e.name = x.name;
-        end if;
-    end loop;
+    perform postrider.declare_subscriptions(coalesce(declarations -> 'subscriptions', '[]'), app, gen, own);
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
     if declarations -> 'schedules' is not null then

@@ -49,73 +49,14 @@ begin
     insert into postrider.cut select c.*;
 end $$;
 
--- Jobs for events, in the order of seq, ids in the same order. `at` does not go back over the relay's calls, so that delayed jobs
--- keep their order.
-create function postrider.fan_out(at timestamptz, seqs bigint[], types text[], owners text[]) returns int
-language plpgsql set search_path = pg_catalog, pg_temp
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
-set enable_mergejoin = off as $$
-declare
-    made int;
-begin
-    with matched as materialized (
-        -- the ordered subquery first, nextval outside of it, so that ids follow seq
-        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
-          from (
-            select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
-                   r.limit_key, case when r.fair then postrider.share_of(e.owner) end as share,
-                   case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
-              from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
-              join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
-             order by e.seq, r.subscription offset 0) t
-    ), jobs as (
-        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
-                                   limit_key, share)
-        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq, m.limit_key, m.share
-          from matched m
-    ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id, flags)
-        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is null
-    ), for_later as (
-        insert into postrider.later (run_at, id, queue, priority, share, flags)
-        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is not null
-    )
-    select count(*) into made from matched;
-    return made;
-end $$;
-
--- The jobs that events become, for an engine that is not this one: told instead of made, with the events that they are made of. In the
--- order of seq; the text of the data as it was recorded.
-create function postrider.tell_matched(at timestamptz, seqs bigint[], types text[], owners text[]) returns json
-language sql stable set search_path = pg_catalog, pg_temp
-as $$
-    with matched as materialized (
-        select e.seq, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.delay_ms
-          from unnest(tell_matched.seqs, tell_matched.types, tell_matched.owners) e (seq, type, owner)
-          join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
-    )
-    select json_build_object(
-        'jobs', coalesce((
-            select json_agg(json_build_object('seq', m.seq, 'subscription', m.subscription, 'kind', m.kind, 'queue', m.queue,
-                       'priority', m.priority, 'max_attempts', m.max_attempts,
-                       'run_at', case when m.delay_ms > 0 then (extract(epoch from tell_matched.at) * 1000000)::bigint + m.delay_ms * 1000 end)
-                   order by m.seq, m.subscription)
-              from matched m), '[]'),
-        'events', coalesce((
-            select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
-                       'cause', v.cause, 'data', v.data::text,
-                       'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
-                       'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
-              from postrider.event v where v.seq in (select m.seq from matched m)), '[]'))
-$$;
-
-create type postrider.relayed as (no bigint, n int, jobs int, more boolean, open_writers boolean, why text, matched json);
+create type postrider.relayed as (
+    no bigint, n int, jobs int, more boolean, open_writers boolean, why text, matched json, starting boolean
+);
 
 -- One pass over at most `most` events; call again at once while `more`. why: 'done', 'idle' (nothing new), 'busy' (another
 -- relay is at it). open_writers: transactions were open that may still bring events from before this pass. `elsewhere`: no jobs are
--- made; the caller makes what `matched` tells, in this transaction.
+-- made; the caller makes what `matched` tells, in this transaction. starting: subscriptions that are new are to be handed over, see
+-- postrider.hand_over.
 create function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -138,7 +79,7 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy', null);
+    answer := row (null, 0, 0, false, false, 'busy', null, false);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
@@ -149,6 +90,7 @@ begin
         perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
     end if;
     answer.why := 'idle';
+    answer.starting := exists (select from postrider.subscription_start b where b.over_at is null);
     if last.more then
         lo := last.lo;
         hi := last.hi;

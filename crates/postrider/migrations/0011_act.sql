@@ -393,7 +393,7 @@ begin
 end $$;
 
 -- Jobs in the order of their ids, after one and up to another: `looked_at` of them at most, those that match the filter told with their
--- state. filter: {kind, queue, owner, states: […], from, to, args: JSON that theirs contain}. The last row tells, with null as state, how far was looked.
+-- state. filter: {kind, queue, owner, subscription, states: […], from, to, args: JSON that theirs contain}. The last row tells, with null as state, how far was looked.
 create function postrider.find_jobs(filter json, after bigint, upto bigint, looked_at int) returns table (id bigint, state text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -404,6 +404,7 @@ declare
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
     args jsonb := nullif((filter -> 'args')::jsonb, 'null');
+    subscription bigint := postrider.asked_subscription(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -415,7 +416,7 @@ begin
         last := j.id;
         continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
             or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or not j.args::jsonb @> args;
+            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -438,6 +439,7 @@ declare
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
     args jsonb := nullif((filter -> 'args')::jsonb, 'null');
+    subscription bigint := postrider.asked_subscription(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -452,7 +454,7 @@ begin
             place := j.id;
             continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
                 or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or not j.args::jsonb @> args;
+                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;

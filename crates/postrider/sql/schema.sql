@@ -58,6 +58,19 @@ CREATE TYPE postrider.claimed AS (
 
 
 --
+-- Name: log_position; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.log_position AS (
+	epoch integer,
+	lo pg_snapshot,
+	hi pg_snapshot,
+	more boolean,
+	last_seq bigint
+);
+
+
+--
 -- Name: relayed; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -68,7 +81,8 @@ CREATE TYPE postrider.relayed AS (
 	more boolean,
 	open_writers boolean,
 	why text,
-	matched json
+	matched json,
+	starting boolean
 );
 
 
@@ -366,6 +380,45 @@ end $$;
 
 
 SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.subscription (
+    id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    types text[] NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    delay_ms bigint DEFAULT 0 NOT NULL,
+    outward boolean DEFAULT false NOT NULL,
+    predicate jsonpath,
+    order_by text,
+    order_policy text,
+    coalescing boolean DEFAULT false NOT NULL,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    removed_at timestamp with time zone,
+    CONSTRAINT a_policy_belongs_to_an_order CHECK (((order_policy IS NULL) OR (order_by IS NOT NULL))),
+    CONSTRAINT delay_is_not_negative CHECK ((delay_ms >= 0)),
+    CONSTRAINT order_is_by_subject_owner_or_all CHECK ((order_by = ANY (ARRAY['subject'::text, 'owner'::text, 'all'::text])))
+);
+
+
+--
+-- Name: asked_subscription(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((filter ->> 'subscription'::text) IS NOT NULL) THEN COALESCE((SELECT s.id FROM postrider.subscription s WHERE (s.name = (asked_subscription.filter ->> 'subscription'::text))), (0)::bigint) ELSE NULL::bigint END;
+
 
 --
 -- Name: job; Type: TABLE; Schema: postrider; Owner: -
@@ -822,6 +875,48 @@ end $$;
 
 
 --
+-- Name: check_predicate(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_predicate(predicate text) RETURNS jsonpath
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    compiled jsonpath;
+    stray text;
+begin
+    if octet_length(predicate) > 4000 then
+        perform postrider.refuse('PR005', 'predicate', 'it is longer than 4000 bytes', 'decide the rest in the handler');
+    end if;
+    begin
+        compiled := predicate::jsonpath;
+    exception when others then
+        perform postrider.refuse('PR005', 'predicate', format('it is not an SQL/JSON path: %s', sqlerrm),
+            'write a path that is true or false, such as $.total > 100');
+    end;
+    -- as it is written back, names and texts stand in quotes, and before those of variables stands a dollar sign
+    select m[2] into stray from regexp_matches(compiled::text, '(\$?)"((?:\\.|[^"\\])*)"', 'g') m
+     where m[1] = '$' and m[2] not in ('type', 'owner', 'subject') limit 1;
+    if stray is not null then
+        perform postrider.refuse('PR005', 'predicate', format('it names a variable that is not there: $%s', stray),
+            'use $type, $owner and $subject; $ is the data');
+    end if;
+    begin
+        perform jsonb_path_match('{}', compiled, '{"type": "", "owner": "", "subject": ""}');
+    exception
+        when singleton_sql_json_item_required then
+            perform postrider.refuse('PR005', 'predicate', 'it selects something, and is neither true nor false',
+                'compare something: $.total > 100, or exists($.items[*] ? (@.price > 5))');
+        when others then
+            -- what it asks of this one document cannot be answered; of others it may be
+            null;
+    end;
+    return compiled;
+end $_$;
+
+
+--
 -- Name: check_retry(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -844,6 +939,39 @@ begin
         perform postrider.refuse('PR005', 'retry', 'it is not a retry schedule',
             'send {"first_ms": 1000, "most_ms": 60000} or {"steps_ms": [1000, 5000]}');
     end if;
+end $_$;
+
+
+--
+-- Name: check_start(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_start(start text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    since timestamptz;
+begin
+    if start is null or start = 'now' then
+        return null;
+    elsif start = 'beginning' then
+        return '-infinity';
+    end if;
+    if start ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$' then
+        begin
+            since := start::timestamptz;
+        exception when others then
+            since := null;
+        end;
+    end if;
+    if since is null then
+        perform postrider.refuse('PR005', 'start', format('%L is not a start', left(start, 80)),
+            'use now, beginning, or a time such as 2026-01-31T12:00:00Z');
+    elsif since > clock_timestamp() then
+        perform postrider.refuse('PR005', 'start', 'it lies in the future', 'use now; a subscription can have a delay');
+    end if;
+    return since;
 end $_$;
 
 
@@ -1012,6 +1140,54 @@ end $$;
 
 
 --
+-- Name: coalesce_events(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.coalesce_events(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    m record;
+    new_id bigint;
+    of_job bigint;
+    made int := 0;
+begin
+    for m in
+        select l.*, postrider.unique_hash(1::smallint, l.kind, l.owner, 'subscription:' || l.subscription || ':' || l.subject, null) as hash
+          from (select distinct on (t.subscription, t.owner, t.subject) t.*
+                  from postrider.matches(coalesce_events.at, coalesce_events.seqs, coalesce_events.types, coalesce_events.owners,
+                                         coalesce_events.subscriptions) t
+                 where t.coalescing order by t.subscription, t.owner, t.subject, t.seq desc) l
+         order by hash
+    loop
+        new_id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | m.class;
+        of_job := postrider.take_unique(m.hash, 1::smallint, new_id, null);
+        continue when of_job <> new_id and postrider.refer_to(of_job, m.seq);
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
+                                   order_key, order_rule, limit_key, share, unique_hash, unique_mode)
+        select m.class, new_id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq,
+               m.order_key, m.order_rule, m.limit_key, m.share, case when of_job = new_id then m.hash end,
+               case when of_job = new_id then 1 end;
+        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
+        select m.queue, m.priority, coalesce(m.share, 0), new_id, new_id, f.flags, m.order_key
+          from postrider.flags_of_event_job(of_job = new_id, m.order_key, m.limit_key) f (flags) where m.run_at is null;
+        insert into postrider.later (run_at, id, queue, priority, share, flags, order_key)
+        select m.run_at, new_id, m.queue, m.priority, coalesce(m.share, 0), f.flags, m.order_key
+          from postrider.flags_of_event_job(of_job = new_id, m.order_key, m.limit_key) f (flags) where m.run_at is not null;
+        made := made + 1;
+    end loop;
+    return made;
+end $$;
+
+
+--
 -- Name: compile_routes(bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1022,14 +1198,20 @@ CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) R
 begin
     delete from postrider.route r
      where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
+                                 predicate, order_by, order_rule, order_name, coalescing, starting, reads)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair,
+           s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
+           case when s.order_by is not null then s.name end, s.coalescing,
+           exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
+           s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
       from postrider.subscription s
       join postrider.kind k on k.name = s.kind
       join postrider.event_type t
         on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
        and (not s.outward or t.exposure = 'public')
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p));
+       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
+     where s.removed_at is null;
 end $$;
 
 
@@ -1086,8 +1268,6 @@ begin
     select k.name, k.queue, 'pending', 0, false from postrider.kind k;
 end $$;
 
-
-SET default_table_access_method = heap;
 
 --
 -- Name: cut; Type: TABLE; Schema: postrider; Owner: -
@@ -1160,7 +1340,6 @@ declare
     x record;
     t postrider.event_type;
     k postrider.kind;
-    s postrider.subscription;
     new_types text[] := '{}';
     new_kinds text[] := '{}';
 begin
@@ -1244,21 +1423,7 @@ begin
         end if;
     end loop;
 
-    for x in select j ->> 'name' as name, array(select json_array_elements_text(coalesce(j -> 'types', '[]'))) as types,
-                    coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j ->> 'owner', '') as owner,
-                    coalesce((j ->> 'delay_ms')::bigint, 0) as delay_ms
-               from json_array_elements(coalesce(declarations -> 'subscriptions', '[]')) j
-    loop
-        perform postrider.check_name('subscription', x.name, own);
-        select * into s from postrider.subscription e where e.name = x.name;
-        if postrider.declaration_wins('subscription', x.name, gen, s.generation,
-            (s.types, s.kind, s.owner, s.delay_ms) is not distinct from (x.types, x.kind::text, x.owner, x.delay_ms))
-        then
-            perform postrider.put_subscription(x.name, x.types, x.kind, x.owner, x.delay_ms, false, app, gen);
-        else
-            update postrider.subscription e set seen_at = clock_timestamp() where e.name = x.name;
-        end if;
-    end loop;
+    perform postrider.declare_subscriptions(coalesce(declarations -> 'subscriptions', '[]'), app, gen, own);
     perform postrider.compile_routes(
         array(select e.id from postrider.subscription e where e.kind = any (new_kinds)), new_types);
     if declarations -> 'schedules' is not null then
@@ -1338,6 +1503,41 @@ begin
                 counted_from = case when moved then clock_timestamp() else e.counted_from end;
         else
             update postrider.schedule e set seen_at = clock_timestamp(), problem = null where e.name = x.name;
+        end if;
+    end loop;
+end $$;
+
+
+--
+-- Name: declare_subscriptions(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_subscriptions(declared json, app text, generation bigint, own boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    x record;
+    s postrider.subscription;
+begin
+    for x in select j ->> 'name' as name, array(select json_array_elements_text(coalesce(j -> 'types', '[]'))) as types,
+                    coalesce(j ->> 'kind', j ->> 'name') as kind, coalesce(j ->> 'owner', '') as owner,
+                    coalesce((j ->> 'delay_ms')::bigint, 0) as delay_ms, j ->> 'predicate' as predicate, j ->> 'order_by' as order_by,
+                    j ->> 'order_policy' as order_policy, coalesce((j ->> 'coalescing')::boolean, false) as coalescing,
+                    coalesce(j ->> 'start', 'now') as start
+               from json_array_elements(declared) j
+    loop
+        perform postrider.check_name('subscription', x.name, own);
+        select * into s from postrider.subscription e where e.name = x.name and e.removed_at is null;
+        if postrider.declaration_wins('subscription', x.name, declare_subscriptions.generation, s.generation,
+            (s.types, s.kind, s.owner, s.delay_ms, s.predicate::text, s.order_by, s.order_policy, s.coalescing)
+            is not distinct from (x.types, x.kind::text, x.owner, x.delay_ms, postrider.check_predicate(x.predicate)::text, x.order_by,
+                                  x.order_policy, x.coalescing))
+        then
+            perform postrider.put_subscription(x.name, x.types, x.kind, x.owner, x.delay_ms, false, app,
+                declare_subscriptions.generation, x.predicate, x.order_by, x.order_policy, x.coalescing, x.start);
+        else
+            update postrider.subscription e set seen_at = clock_timestamp() where e.name = x.name;
         end if;
     end loop;
 end $$;
@@ -1451,8 +1651,14 @@ CREATE FUNCTION postrider.drop_subscription(id bigint) RETURNS boolean
     AS $$
 begin
     perform postrider.lock_declarations();
-    delete from postrider.subscription s where s.id = drop_subscription.id;
-    return found;
+    update postrider.subscription s set removed_at = clock_timestamp() where s.id = drop_subscription.id and s.removed_at is null;
+    if not found then
+        return false;
+    end if;
+    update postrider.subscription_start b set over_at = clock_timestamp()
+     where b.subscription = drop_subscription.id and b.over_at is null;
+    delete from postrider.route r where r.subscription = drop_subscription.id;
+    return true;
 end $$;
 
 
@@ -1810,6 +2016,15 @@ begin
     return (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
         || to_hex(seq | (-9223372036854775808)))::uuid;
 end $$;
+
+
+--
+-- Name: event_key(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_key(name text, part text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN ((octet_length(name) + octet_length(part)) < 200) THEN ((name || ':'::text) || part) ELSE ((name || ':#'::text) || md5(part)) END;
 
 
 --
@@ -2242,10 +2457,10 @@ end $$;
 
 
 --
--- Name: fan_out(timestamp with time zone, bigint[], text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: fan_out(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]) RETURNS integer
+CREATE FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -2260,29 +2475,27 @@ declare
 begin
     with matched as materialized (
         -- the ordered subquery first, nextval outside of it, so that ids follow seq
-        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*
-          from (
-            select e.seq, e.owner, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.class,
-                   r.limit_key, case when r.fair then postrider.share_of(e.owner) end as share,
-                   case when r.delay_ms > 0 then fan_out.at + r.delay_ms * interval '1 millisecond' end as run_at
-              from unnest(fan_out.seqs, fan_out.types, fan_out.owners) e (seq, type, owner)
-              join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
-             order by e.seq, r.subscription offset 0) t
+        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | t.class as id, t.*,
+               case when t.limit_key is not null then 96 when t.order_key is not null then 32 else 0 end as flags
+          from postrider.matches(fan_out.at, fan_out.seqs, fan_out.types, fan_out.owners, fan_out.subscriptions) t
+         where not t.coalescing
     ), jobs as (
         insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, run_at, subscription, event_seq,
-                                   limit_key, share)
-        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq, m.limit_key, m.share
+                                   order_key, order_rule, limit_key, share)
+        select m.class, m.id, m.kind, m.queue, m.priority, m.max_attempts, m.owner, m.run_at, m.subscription, m.seq,
+               m.order_key, m.order_rule, m.limit_key, m.share
           from matched m
     ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id, flags)
-        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is null
+        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
+        select m.queue, m.priority, coalesce(m.share, 0), m.id, m.id, m.flags, m.order_key from matched m where m.run_at is null
     ), for_later as (
-        insert into postrider.later (run_at, id, queue, priority, share, flags)
-        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), case when m.limit_key is null then 0 else 96 end
-          from matched m where m.run_at is not null
+        insert into postrider.later (run_at, id, queue, priority, share, flags, order_key)
+        select m.run_at, m.id, m.queue, m.priority, coalesce(m.share, 0), m.flags, m.order_key from matched m where m.run_at is not null
     )
     select count(*) into made from matched;
+    if exists (select from postrider.route r where r.coalescing) then
+        made := made + postrider.coalesce_events(fan_out.at, fan_out.seqs, fan_out.types, fan_out.owners, fan_out.subscriptions);
+    end if;
     return made;
 end $$;
 
@@ -2305,6 +2518,7 @@ declare
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
     args jsonb := nullif((filter -> 'args')::jsonb, 'null');
+    subscription bigint := postrider.asked_subscription(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -2316,7 +2530,7 @@ begin
         last := j.id;
         continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
             or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or not j.args::jsonb @> args;
+            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -2502,6 +2716,16 @@ end $$;
 
 
 --
+-- Name: flags_of_event_job(boolean, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.flags_of_event_job(stands_for_others boolean, order_key text, limit_key text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((CASE WHEN stands_for_others THEN 17 ELSE 0 END | CASE WHEN (limit_key IS NOT NULL) THEN 96 WHEN (order_key IS NOT NULL) THEN 32 ELSE 0 END))::smallint;
+
+
+--
 -- Name: flags_of_waiting(smallint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2661,6 +2885,83 @@ end $$;
 
 
 --
+-- Name: hand_over(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    b postrider.subscription_start;
+    last postrider.cut;
+    now_at postrider.log_position;
+    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true);
+    seqs bigint[];
+    types text[];
+    owners text[];
+    last_seen bigint;
+    looked int;
+    over boolean;
+    taken boolean;
+begin
+    perform postrider.check_isolation();
+    if not pg_try_advisory_xact_lock(7305, 1) then
+        return answer;
+    end if;
+    select * into last from postrider.cut order by no desc limit 1;
+    now_at := row (last.epoch, last.lo, last.hi, last.more, last.last_seq);
+    -- whoever changes a subscription just now is not waited for
+    select * into b from postrider.subscription_start x where x.over_at is null order by x.id limit 1 for update skip locked;
+    if b.subscription is null then
+        answer.why := 'idle';
+        answer.more := false;
+        answer.starting := false;
+        return answer;
+    end if;
+    answer.why := 'done';
+    if b.upto is null then
+        b.upto := now_at;
+        b.after := postrider.walk_from(b);
+    end if;
+    select max(w.seq), count(*), array_agg(w.seq order by w.seq) filter (where w.wanted), array_agg(w.type order by w.seq) filter (where w.wanted),
+           array_agg(w.owner order by w.seq) filter (where w.wanted)
+      into last_seen, looked, seqs, types, owners
+      from postrider.walk(b, 2 * most) w;
+    if seqs is not null and elsewhere then
+        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif seqs is not null then
+        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+    end if;
+    answer.n := coalesce(cardinality(seqs), 0);
+    -- fewer than were asked for: so far the log was walked to its end
+    over := looked < 2 * most;
+    taken := over and b.upto::text = now_at::text;
+    update postrider.subscription_start x
+       set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
+           after = case when over then 0 else last_seen end, events = x.events + answer.n, jobs = x.jobs + answer.jobs,
+           over_at = case when taken then clock_timestamp() end
+     where x.id = b.id;
+    if taken then
+        update postrider.route r set starting = false where r.subscription = b.subscription;
+        answer.starting := exists (select from postrider.subscription_start x where x.over_at is null);
+        answer.more := answer.starting;
+    end if;
+    if answer.jobs > 0 and not elsewhere then
+        perform postrider.wake('postrider_job');
+    end if;
+    return answer;
+end $$;
+
+
+--
 -- Name: has_partition(text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2789,6 +3090,15 @@ begin
         failing_since = null, error = null;
     return told;
 end $$;
+
+
+--
+-- Name: is_behind(postrider.log_position, bigint, bigint, xid8, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (((p).epoch IS NOT NULL) AND ((seq <= floor_seq) OR ((seq <= ceiling_seq) AND CASE WHEN (p).more THEN (pg_visible_in_snapshot(xid, (p).lo) OR ((seq <= (p).last_seq) AND pg_visible_in_snapshot(xid, (p).hi))) ELSE pg_visible_in_snapshot(xid, (p).hi) END)));
 
 
 --
@@ -3288,6 +3598,7 @@ declare
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
     args jsonb := nullif((filter -> 'args')::jsonb, 'null');
+    subscription bigint := postrider.asked_subscription(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -3302,7 +3613,7 @@ begin
             place := j.id;
             continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
                 or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or not j.args::jsonb @> args;
+                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;
@@ -3444,6 +3755,128 @@ begin
             | (nextval('postrider.job_number'::regclass) << 2), w.id, w.attempt, w.losses, w.flags, w.order_key);
     perform postrider.wake('postrider_job');
 end $$;
+
+
+--
+-- Name: share_of(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.share_of(owner text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((hashtextextended(owner, (0)::bigint) & (63)::bigint))::smallint;
+
+
+--
+-- Name: event; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event (
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    seq bigint NOT NULL,
+    id uuid NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    subject text NOT NULL,
+    cause uuid,
+    traceparent text,
+    data json NOT NULL
+)
+PARTITION BY RANGE (seq);
+
+
+--
+-- Name: route; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.route (
+    type text NOT NULL COLLATE pg_catalog."C",
+    owner text NOT NULL COLLATE pg_catalog."C",
+    subscription bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    class smallint NOT NULL,
+    delay_ms bigint NOT NULL,
+    limit_key text,
+    fair boolean DEFAULT false NOT NULL,
+    predicate jsonpath,
+    order_by text,
+    order_rule smallint,
+    order_name text,
+    coalescing boolean DEFAULT false NOT NULL,
+    starting boolean DEFAULT false NOT NULL,
+    reads boolean NOT NULL
+);
+
+
+--
+-- Name: matches(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) RETURNS TABLE(seq bigint, owner text, subject text, subscription bigint, kind text, queue text, priority smallint, max_attempts smallint, class smallint, limit_key text, share smallint, run_at timestamp with time zone, delay_ms bigint, order_key text, order_rule smallint, coalescing boolean)
+    LANGUAGE sql STABLE
+    BEGIN ATOMIC
+ SELECT e.seq,
+     e.owner,
+     e.subject,
+     r.subscription,
+     r.kind,
+     r.queue,
+     r.priority,
+     r.max_attempts,
+     r.class,
+     r.limit_key,
+         CASE
+             WHEN r.fair THEN postrider.share_of(e.owner)
+             ELSE NULL::smallint
+         END AS "case",
+         CASE
+             WHEN (r.delay_ms > 0) THEN (matches.at + ((r.delay_ms)::double precision * '00:00:00.001'::interval))
+             ELSE NULL::timestamp with time zone
+         END AS "case",
+     r.delay_ms,
+         CASE r.order_by
+             WHEN 'subject'::text THEN postrider.event_key(r.order_name, e.subject)
+             WHEN 'owner'::text THEN postrider.event_key(r.order_name, e.owner)
+             WHEN 'all'::text THEN r.order_name
+             ELSE NULL::text
+         END AS "case",
+     r.order_rule,
+     r.coalescing
+    FROM (( SELECT u.seq,
+             u.type,
+             u.owner,
+             v.subject,
+             v.doc
+            FROM (UNNEST(matches.seqs, matches.types, matches.owners) u(seq, type, owner)
+              LEFT JOIN LATERAL ( SELECT x.subject,
+                         CASE
+                             WHEN (EXISTS ( SELECT
+                                FROM postrider.route q
+                               WHERE ((q.type = u.type) AND q.reads AND (q.predicate IS NOT NULL)))) THEN (x.data)::jsonb
+                             ELSE NULL::jsonb
+                         END AS doc
+                    FROM postrider.event x
+                   WHERE (x.seq = u.seq)
+                  OFFSET 0) v ON ((( SELECT (EXISTS ( SELECT
+                            FROM postrider.route q
+                           WHERE q.reads)) AS "exists") AND (EXISTS ( SELECT
+                    FROM postrider.route q
+                   WHERE ((q.type = u.type) AND q.reads))))))
+          OFFSET 0) e
+      JOIN postrider.route r ON (((r.type = e.type) AND (r.owner = ANY (ARRAY[''::text, e.owner])))))
+   WHERE (
+         CASE
+             WHEN (matches.subscriptions IS NULL) THEN (NOT r.starting)
+             ELSE (r.subscription = ANY (matches.subscriptions))
+         END AND ((r.predicate IS NULL) OR jsonb_path_match(e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true)))
+   ORDER BY e.seq, r.subscription
+  OFFSET 0;
+END;
 
 
 --
@@ -3945,14 +4378,17 @@ end $$;
 
 
 --
--- Name: put_subscription(text, text[], text, text, bigint, boolean, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: put_subscription(text, text[], text, text, bigint, boolean, text, bigint, text, text, text, boolean, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text DEFAULT ''::text, delay_ms bigint DEFAULT 0, outward boolean DEFAULT false, declared_by text DEFAULT ''::text, generation bigint DEFAULT 0) RETURNS bigint
+CREATE FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text DEFAULT ''::text, delay_ms bigint DEFAULT 0, outward boolean DEFAULT false, declared_by text DEFAULT ''::text, generation bigint DEFAULT 0, predicate text DEFAULT NULL::text, order_by text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, coalescing boolean DEFAULT false, start text DEFAULT 'now'::text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
+    known postrider.subscription;
+    compiled jsonpath := postrider.check_predicate(predicate);
+    since timestamptz := postrider.check_start(start);
     found_id bigint;
 begin
     perform postrider.check_name('subscription', name, true);
@@ -3960,6 +4396,15 @@ begin
     if coalesce(cardinality(types), 0) = 0 then
         perform postrider.refuse('PR005', 'types', format('subscription %L names no event type', name),
             'give at least one type or pattern');
+    elsif order_by not in ('subject', 'owner', 'all') then
+        perform postrider.refuse('PR005', 'order_by', format('%L is not an order', left(order_by, 80)), 'use subject, owner or all');
+    elsif order_policy is not null and order_by is null then
+        perform postrider.refuse('PR005', 'order_policy', 'a policy belongs to an order', 'give order_by as well');
+    elsif order_policy is not null then
+        perform postrider.order_rule(order_policy);
+    end if;
+    if delay_ms < 0 then
+        perform postrider.refuse('PR005', 'delay_ms', 'it is negative', 'use 0 or more milliseconds');
     end if;
     perform postrider.pattern_regex(p) from unnest(types) p;
     perform postrider.lock_declarations();
@@ -3967,14 +4412,22 @@ begin
         perform postrider.refuse('PR004', 'kind', format('%L was never declared', put_subscription.kind),
             'declare the kind first, or in the same call');
     end if;
-    insert into postrider.subscription as s (name, types, kind, owner, delay_ms, outward, declared_by, generation)
+    select * into known from postrider.subscription s where s.name = put_subscription.name;
+    insert into postrider.subscription as s (name, types, kind, owner, delay_ms, outward, declared_by, generation, predicate, order_by,
+                                             order_policy, coalescing)
     values (put_subscription.name, put_subscription.types, put_subscription.kind, put_subscription.owner,
-            put_subscription.delay_ms, put_subscription.outward, put_subscription.declared_by, put_subscription.generation)
+            put_subscription.delay_ms, put_subscription.outward, put_subscription.declared_by, put_subscription.generation, compiled,
+            put_subscription.order_by, put_subscription.order_policy, put_subscription.coalescing)
     on conflict on constraint subscription_name_key do update
        set types = excluded.types, kind = excluded.kind, owner = excluded.owner, delay_ms = excluded.delay_ms,
            outward = excluded.outward, declared_by = excluded.declared_by, generation = excluded.generation,
-           seen_at = clock_timestamp()
+           predicate = excluded.predicate, order_by = excluded.order_by, order_policy = excluded.order_policy,
+           coalescing = excluded.coalescing, seen_at = clock_timestamp(), removed_at = null
     returning s.id into found_id;
+    if since is not null and (known.id is null or known.removed_at is not null) then
+        insert into postrider.subscription_start (subscription, since) values (found_id, since);
+        perform postrider.wake('postrider_event');
+    end if;
     perform postrider.compile_routes(array[found_id], '{}');
     return found_id;
 end $$;
@@ -4069,6 +4522,63 @@ end $$;
 
 
 --
+-- Name: refer_to(bigint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refer_to(id bigint, seq bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    j postrider.job;
+    n int := 0;
+begin
+    select * into j from postrider.job x where x.class = (refer_to.id & 3)::smallint and x.id = refer_to.id;
+    if j.event_seq >= seq then
+        return true;
+    end if;
+    for look in 1..20 loop
+        update postrider.ready r set pos = r.pos where r.ctid = any (array(
+            select x.ctid from postrider.ready x
+             where x.queue = j.queue and x.priority = j.priority and x.share = coalesce(j.share, 0) and x.pos = j.id and x.id = j.id
+               for update skip locked));
+        get diagnostics n = row_count;
+        if n = 0 then
+            update postrider.ready r set pos = r.pos where r.ctid = any (array(
+                select x.ctid from postrider.ready x where x.id = j.id and x.pos <> x.id for update skip locked));
+            get diagnostics n = row_count;
+        end if;
+        if n = 0 then
+            update postrider.later y set why = y.why where y.ctid = any (array(
+                select x.ctid from postrider.later x where x.run_at = j.run_at and x.id = j.id for update skip locked));
+            get diagnostics n = row_count;
+        end if;
+        if n = 0 then
+            update postrider.later y set why = y.why where y.ctid = any (array(
+                select x.ctid from postrider.later x where x.id = j.id and x.why <> 0 for update skip locked));
+            get diagnostics n = row_count;
+        end if;
+        if n = 0 then
+            update postrider.parked p set flags = p.flags where p.ctid = any (array(
+                select x.ctid from postrider.parked x where x.id = j.id for update skip locked));
+            get diagnostics n = row_count;
+        end if;
+        exit when n > 0;
+        -- it is being moved just now, or it ends
+        perform pg_sleep(0.005);
+    end loop;
+    if n > 0 then
+        update postrider.job x set event_seq = refer_to.seq where x.class = j.class and x.id = j.id;
+    end if;
+    return n > 0;
+end $$;
+
+
+--
 -- Name: refuse(text, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4151,7 +4661,7 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy', null);
+    answer := row (null, 0, 0, false, false, 'busy', null, false);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
@@ -4162,6 +4672,7 @@ begin
         perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
     end if;
     answer.why := 'idle';
+    answer.starting := exists (select from postrider.subscription_start b where b.over_at is null);
     if last.more then
         lo := last.lo;
         hi := last.hi;
@@ -5039,16 +5550,6 @@ end $$;
 
 
 --
--- Name: share_of(text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.share_of(owner text) RETURNS smallint
-    LANGUAGE sql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN ((hashtextextended(owner, (0)::bigint) & (63)::bigint))::smallint;
-
-
---
 -- Name: share_unique(bytea, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5125,6 +5626,28 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+
+
+--
+-- Name: subscriptions(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.subscriptions(after text DEFAULT ''::text, most integer DEFAULT 1000) RETURNS TABLE(id bigint, name text, owner text, types text[], kind text, delay_ms bigint, predicate text, order_by text, order_policy text, coalescing boolean, outward boolean, declared_by text, generation bigint, created_at timestamp with time zone, seen_at timestamp with time zone, state text, removed_at timestamp with time zone, started_events bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select s.id, s.name, s.owner, s.types, s.kind, s.delay_ms, s.predicate::text, s.order_by, s.order_policy, s.coalescing, s.outward,
+           s.declared_by, s.generation, s.created_at, s.seen_at,
+           case when s.removed_at is not null then 'removed' when b.subscription is not null then 'starting'
+                when s.declared_by not in ('', 'webhook') and s.seen_at < clock_timestamp() - interval '7 days'
+                     and not exists (select from postrider.worker w where w.app = s.declared_by) then 'orphaned'
+                else 'active' end,
+           s.removed_at, b.events
+      from postrider.subscription s
+      left join postrider.subscription_start b on b.subscription = s.id and b.over_at is null
+     where s.name > subscriptions.after
+     order by s.name limit subscriptions.most
+$$;
 
 
 --
@@ -5511,32 +6034,45 @@ end $$;
 
 
 --
--- Name: tell_matched(timestamp with time zone, bigint[], text[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: tell_matched(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]) RETURNS json
-    LANGUAGE sql STABLE
+CREATE FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[] DEFAULT NULL::bigint[]) RETURNS json
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
+declare
+    told json;
+begin
     with matched as materialized (
-        select e.seq, r.subscription, r.kind, r.queue, r.priority, r.max_attempts, r.delay_ms
-          from unnest(tell_matched.seqs, tell_matched.types, tell_matched.owners) e (seq, type, owner)
-          join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+        select t.* from postrider.matches(tell_matched.at, tell_matched.seqs, tell_matched.types, tell_matched.owners,
+                                          tell_matched.subscriptions) t
+    ), wanted as materialized (
+        select m.* from matched m
+         where not m.coalescing or m.seq = (
+            select max(l.seq) from matched l where l.subscription = m.subscription and l.owner = m.owner and l.subject = m.subject)
     )
     select json_build_object(
         'jobs', coalesce((
             select json_agg(json_build_object('seq', m.seq, 'subscription', m.subscription, 'kind', m.kind, 'queue', m.queue,
-                       'priority', m.priority, 'max_attempts', m.max_attempts,
-                       'run_at', case when m.delay_ms > 0 then (extract(epoch from tell_matched.at) * 1000000)::bigint + m.delay_ms * 1000 end)
+                       'priority', m.priority, 'max_attempts', m.max_attempts, 'order_key', m.order_key, 'order_rule', m.order_rule,
+                       'run_at', (extract(epoch from m.run_at) * 1000000)::bigint)
                    order by m.seq, m.subscription)
-              from matched m), '[]'),
+              from wanted m), '[]'),
         'events', coalesce((
             select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
                        'cause', v.cause, 'data', v.data::text,
                        'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
                        'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
-              from postrider.event v where v.seq in (select m.seq from matched m)), '[]'))
-$$;
+              from postrider.event v where v.seq = any (array(select m.seq from wanted m))), '[]')) into told;
+    return told;
+end $$;
 
 
 --
@@ -5763,6 +6299,85 @@ end $$;
 
 
 --
+-- Name: subscription_start; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.subscription_start (
+    id bigint NOT NULL,
+    subscription bigint NOT NULL,
+    since timestamp with time zone NOT NULL,
+    done postrider.log_position,
+    upto postrider.log_position,
+    after bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    jobs bigint DEFAULT 0 NOT NULL,
+    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    over_at timestamp with time zone
+);
+
+
+--
+-- Name: walk(postrider.subscription_start, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.walk(b postrider.subscription_start, most integer) RETURNS TABLE(seq bigint, type text, owner text, wanted boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    floors bigint[] := array(
+        select (select l.floor_seq from postrider.log_epoch l where l.no = p.no)
+          from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+    ceilings bigint[] := array(
+        select coalesce((select l.floor_seq from postrider.log_epoch l where l.no = p.no + 1), 9223372036854775807)
+          from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+begin
+    return query
+    select v.seq, v.type, v.owner,
+           v.recorded_at >= b.since and exists (
+                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = b.subscription)
+           and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
+           and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
+      from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
+             where e.seq > b.after order by e.seq limit walk.most) v;
+end $$;
+
+
+--
+-- Name: walk_from(postrider.subscription_start); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.walk_from(b postrider.subscription_start) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    base pg_snapshot := coalesce((b.done).lo, (b.done).hi);
+begin
+    if (b.done).epoch is null then
+        -- the number of a transaction may have been drawn long before it records
+        return coalesce((select (max(x.epoch) - 1) << 46 from postrider.epoch x
+                          where x.unit = 'event' and x.started_at < b.since - interval '1 hour'), 0);
+    elsif (b.done).epoch <> (b.upto).epoch then
+        return 0;
+    end if;
+    return least(
+        (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
+            select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
+        (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
+end $$;
+
+
+--
 -- Name: was_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5941,26 +6556,6 @@ CREATE TABLE postrider.epoch (
     started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT unit_is_event_or_job CHECK ((unit = ANY (ARRAY['event'::text, 'job'::text])))
 );
-
-
---
--- Name: event; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.event (
-    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    seq bigint NOT NULL,
-    id uuid NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    occurred_at timestamp with time zone NOT NULL,
-    type text NOT NULL COLLATE pg_catalog."C",
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    subject text NOT NULL,
-    cause uuid,
-    traceparent text,
-    data json NOT NULL
-)
-PARTITION BY RANGE (seq);
 
 
 --
@@ -6146,50 +6741,25 @@ CREATE TABLE postrider.retention (
 
 
 --
--- Name: route; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.route (
-    type text NOT NULL COLLATE pg_catalog."C",
-    owner text NOT NULL COLLATE pg_catalog."C",
-    subscription bigint NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    max_attempts smallint NOT NULL,
-    class smallint NOT NULL,
-    delay_ms bigint NOT NULL,
-    limit_key text,
-    fair boolean DEFAULT false NOT NULL
-);
-
-
---
--- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.subscription (
-    id bigint NOT NULL,
-    name text NOT NULL COLLATE pg_catalog."C",
-    owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    types text[] NOT NULL,
-    kind text NOT NULL COLLATE pg_catalog."C",
-    delay_ms bigint DEFAULT 0 NOT NULL,
-    outward boolean DEFAULT false NOT NULL,
-    declared_by text NOT NULL,
-    generation bigint DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT delay_is_not_negative CHECK ((delay_ms >= 0))
-);
-
-
---
 -- Name: subscription_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
 ALTER TABLE postrider.subscription ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME postrider.subscription_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+
+--
+-- Name: subscription_start_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+ALTER TABLE postrider.subscription_start ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME postrider.subscription_start_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -6531,6 +7101,14 @@ ALTER TABLE ONLY postrider.subscription
 
 
 --
+-- Name: subscription_start subscription_start_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.subscription_start
+    ADD CONSTRAINT subscription_start_pkey PRIMARY KEY (id);
+
+
+--
 -- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -6688,10 +7266,24 @@ CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share
 
 
 --
+-- Name: route_coalescing; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX route_coalescing ON postrider.route USING btree (type) WHERE coalescing;
+
+
+--
 -- Name: route_of_subscription; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX route_of_subscription ON postrider.route USING btree (subscription);
+
+
+--
+-- Name: route_reads; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX route_reads ON postrider.route USING btree (type) WHERE reads;
 
 
 --
@@ -6706,6 +7298,13 @@ CREATE INDEX schedule_due ON postrider.schedule USING btree (next_at NULLS FIRST
 --
 
 CREATE INDEX secret_of_endpoint ON postrider.endpoint_secret USING btree (endpoint);
+
+
+--
+-- Name: subscription_starting; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING btree (subscription) WHERE (over_at IS NULL);
 
 
 --
@@ -6777,6 +7376,14 @@ ALTER TABLE ONLY postrider.subscription
 
 
 --
+-- Name: subscription_start subscription_start_subscription_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.subscription_start
+    ADD CONSTRAINT subscription_start_subscription_fkey FOREIGN KEY (subscription) REFERENCES postrider.subscription(id);
+
+
+--
 -- Name: FUNCTION act_on_lane(queue text, order_key text, act text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -6823,6 +7430,13 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION asked_subscription(filter json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
 
 
 --
@@ -6924,10 +7538,24 @@ REVOKE ALL ON FUNCTION postrider.check_owner(owner text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION check_predicate(predicate text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_predicate(predicate text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_retry(retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_start(start text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
 
 
 --
@@ -6942,6 +7570,13 @@ REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kin
 --
 
 REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION coalesce_events(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.coalesce_events(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
 
 
 --
@@ -6984,6 +7619,13 @@ REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.declare_schedules(declarations json, app text, generation bigint, own boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare_subscriptions(declared json, app text, generation bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_subscriptions(declared json, app text, generation bigint, own boolean) FROM PUBLIC;
 
 
 --
@@ -7064,6 +7706,13 @@ REVOKE ALL ON FUNCTION postrider.event_id(recorded_at timestamp with time zone, 
 
 
 --
+-- Name: FUNCTION event_key(name text, part text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_key(name text, part text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION event_pinned_by(epoch bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7127,10 +7776,10 @@ REVOKE ALL ON FUNCTION postrider.failures(kind text, most integer) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.fan_out(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
 
 
 --
@@ -7159,6 +7808,13 @@ REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with ti
 --
 
 REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION flags_of_event_job(stands_for_others boolean, order_key text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.flags_of_event_job(stands_for_others boolean, order_key text, limit_key text) FROM PUBLIC;
 
 
 --
@@ -7204,6 +7860,13 @@ REVOKE ALL ON FUNCTION postrider.group_failures(most integer) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION hand_over(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.hand_over(most integer, elsewhere boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION has_partition(unit text, id bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7243,6 +7906,13 @@ REVOKE ALL ON FUNCTION postrider.hold_group(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint) FROM PUBLIC;
 
 
 --
@@ -7365,6 +8035,20 @@ REVOKE ALL ON FUNCTION postrider.make_ready(w postrider.waiting) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION share_of(owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.share_of(owner text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION matches(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION next_turn(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7484,10 +8168,10 @@ REVOKE ALL ON FUNCTION postrider.put_back_each(lease_id bigint, lost boolean, is
 
 
 --
--- Name: FUNCTION put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint, predicate text, order_by text, order_policy text, coalescing boolean, start text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint, predicate text, order_by text, order_policy text, coalescing boolean, start text) FROM PUBLIC;
 
 
 --
@@ -7502,6 +8186,13 @@ REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owne
 --
 
 REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION refer_to(id bigint, seq bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refer_to(id bigint, seq bigint) FROM PUBLIC;
 
 
 --
@@ -7652,13 +8343,6 @@ REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION share_of(owner text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.share_of(owner text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION share_unique(hash bytea, job bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7677,6 +8361,13 @@ REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION subscriptions(after text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.subscriptions(after text, most integer) FROM PUBLIC;
 
 
 --
@@ -7743,10 +8434,10 @@ REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most intege
 
 
 --
--- Name: FUNCTION tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
 
 
 --
@@ -7789,6 +8480,20 @@ REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.wake(channel text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION walk(b postrider.subscription_start, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.walk(b postrider.subscription_start, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION walk_from(b postrider.subscription_start); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM PUBLIC;
 
 
 --

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, check_owner, check_public_name,
+    EventTypeSpec, KindSpec, OrderBy, Pattern, Payload, Refused, Schedule, Start, SubscriptionSpec, check_owner,
+    check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -17,7 +18,7 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use check::{once, option};
+use check::{check_subscription, once, option};
 use write::{kind_json, subscription_json};
 
 use crate::clock::{Clock, Dice};
@@ -109,6 +110,48 @@ impl Subscription {
     pub fn kind(mut self, spec: KindSpec) -> Self {
         self.spec.kind.clone_from(&spec.name);
         self.kind = Some(Kind { spec, handler: self.kind.and_then(|kind| kind.handler), component: false });
+        self
+    }
+
+    /// The same subscription, of one owner's events only.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.spec.owner = owner.into();
+        self
+    }
+
+    /// The same subscription, whose jobs become due so long after their events.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.spec.delay = delay;
+        self
+    }
+
+    /// The same subscription, of those events for which this SQL/JSON path over their data is true: see [`SubscriptionSpec::predicate`].
+    #[must_use]
+    pub fn predicate(mut self, path: impl Into<String>) -> Self {
+        self.spec.predicate = Some(path.into());
+        self
+    }
+
+    /// The same subscription, whose jobs run in the order of the events.
+    #[must_use]
+    pub fn order_by(mut self, order_by: OrderBy) -> Self {
+        self.spec.order_by = Some(order_by);
+        self
+    }
+
+    /// The same subscription, of which the events of a subject make one job while it waits, with the latest of them.
+    #[must_use]
+    pub fn coalescing(mut self) -> Self {
+        self.spec.coalescing = true;
+        self
+    }
+
+    /// The same subscription, which begins there when it is new.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.spec.start = start;
         self
     }
 
@@ -342,6 +385,7 @@ impl Builder {
                 )));
             }
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
+            note(check_subscription(spec, self.engine.as_deref().map(Jobs::capabilities)));
         }
         refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));

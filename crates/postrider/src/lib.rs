@@ -21,8 +21,8 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, Missed, NewEvent, Order, Overlap, Payload,
-    Rate, Refused, Retry, Schedule, SubscriptionSpec, Timestamp, Unique, Verdict, When,
+    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, Missed, NewEvent, Order, OrderBy, Overlap,
+    Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp, Unique, Verdict, When,
 };
 
 pub use clock::{Clock, Dice};

@@ -94,6 +94,9 @@ impl Inspector for RiverInspector {
             if filter.args.is_some() {
                 return Err(incapable("args", "River's client lists no jobs by their args"));
             }
+            if filter.subscription.is_some() {
+                return Err(incapable("subscription", "River's client lists no jobs by what made them"));
+            }
             if filter.from.is_some() || filter.to.is_some() {
                 return Err(incapable("from", "River's client lists no jobs by when they were enqueued"));
             }

@@ -214,7 +214,7 @@ async fn y4_declarations_that_change_beside_the_relay_take_effect_between_passes
             .session("a", [begin(drop_subscription("s.two")).gives("true"), commit()])
             .session("r", [begin(relay(10)).gives_after("a2", "1/1 done").gives("1/2 done"), commit()])
             .ends("e1@s.one=ready/0")
-            .ends("e1@nobody=ready/0 e1@s.one=ready/0"),
+            .ends("e1@s.one=ready/0 e1@s.two=ready/0"),
         Spec::new("a kind that changes beside a pass")
             .stage([put_subscription("s.two", "order.*", "t.k"), record("e1")])
             .session("a", [begin(slow()), commit()])
@@ -272,6 +272,86 @@ async fn l3_epochs_move_on_beside_writers_relays_and_each_other() {
             .stage(due("job"))
             .session("a", [begin(housekeep()).gives_after("b1", "[] 0").gives("[\"job\"] 0"), commit()])
             .session("b", [begin(housekeep()).gives_after("a1", "[] 0").gives("[\"job\"] 0"), commit()]),
+    ])
+    .await;
+}
+
+/// Takes the job of the coalescing subscription: answers with the data of its event.
+fn take() -> Step {
+    sql("select coalesce(string_agg(c.data::text, ',' order by c.id) filter (where c.kind = 't.k'), '')
+           from postrider.claim('00000000-0000-0000-0000-00000000000a', 1, 'q', '{t.k,s.one}', 9, array[2::smallint], array[0::smallint],
+                                array[0::bigint]) c")
+}
+
+fn change(n: u32) -> Step {
+    sql(format!("select left(postrider.record('order.made', 'e1', '{n}')::text, 0)"))
+}
+
+#[tokio::test]
+async fn y4_a_job_that_stands_for_several_events_never_begins_with_one_that_is_not_the_latest() {
+    let coalescing =
+        || sql("select left(postrider.put_subscription('s.lat', '{order.*}', 't.k', coalescing => true)::text, 0)");
+    run(&[
+        Spec::new("the job is claimed before or after the pass that brings a later event")
+            .stage([coalescing(), change(1), relay(10), change(2)])
+            .session("r", [relay(10)])
+            .session("w", [take().gives_after("r1", "2").gives("1")])
+            .ends("e1@s.lat=leased/1 e1@s.lat=ready/0 e1@s.one=leased/1 e1@s.one=ready/0")
+            .ends("e1@s.lat=leased/1 e1@s.one=leased/1 e1@s.one=leased/1"),
+        Spec::new("the job is not claimed while a pass is about to give it a later event")
+            .stage([coalescing(), change(1), relay(10), change(2)])
+            .session("r", [begin(relay(10)), commit()])
+            .session("w", [take().gives_after("r2", "2").gives_after("r1", "").gives("1")])
+            .ends("e1@s.lat=leased/1 e1@s.lat=ready/0 e1@s.one=leased/1 e1@s.one=ready/0")
+            .ends("e1@s.lat=leased/1 e1@s.one=leased/1 e1@s.one=leased/1")
+            .ends("e1@s.lat=ready/0 e1@s.one=leased/1 e1@s.one=ready/0"),
+        Spec::new("the pass is undone")
+            .stage([coalescing(), change(1), relay(10), change(2)])
+            .session("r", [begin(relay(10)), rollback()])
+            .session("w", [take().gives_after("r2", "1").gives_after("r1", "").gives("1")])
+            .ends("e1@s.lat=leased/1 e1@s.one=leased/1")
+            .ends("e1@s.lat=ready/0 e1@s.one=leased/1"),
+        Spec::new("a claim that is undone while a pass waits for it")
+            .stage([coalescing(), change(1), relay(10), change(2)])
+            .session("r", [relay(10).waits("w1", "w2")])
+            .session("w", [begin(take().gives_after("r1", "2").gives("1")), rollback()])
+            .ends("e1@s.lat=ready/0 e1@s.one=ready/0 e1@s.one=ready/0"),
+        Spec::new("a claim that commits while a pass waits for it")
+            .stage([coalescing(), change(1), relay(10), change(2)])
+            .session("r", [relay(10).waits("w1", "w2")])
+            .session("w", [begin(take().gives_after("r1", "2").gives("1")), commit()])
+            .ends("e1@s.lat=leased/1 e1@s.lat=ready/0 e1@s.one=leased/1 e1@s.one=ready/0")
+            .ends("e1@s.lat=leased/1 e1@s.one=leased/1 e1@s.one=leased/1"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn y10_a_subscription_from_the_beginning_beside_writers_and_passes_in_every_order() {
+    let whole =
+        || sql("select left(postrider.put_subscription('s.all', '{order.*}', 't.k', start => 'beginning')::text, 0)");
+    let over = || sql("select left(postrider.hand_over(10)::text, 0)");
+    run(&[
+        Spec::new("a writer that commits late")
+            .stage([record("e1"), relay(10)])
+            .session("a", [begin(record("e2")), commit()])
+            .session("r", [whole(), over(), relay(10), relay(10)])
+            .ends("e1@s.all=ready/0 e1@s.one=ready/0 e2@s.all=ready/0 e2@s.one=ready/0")
+            .ends("e1@s.all=ready/0 e1@s.one=ready/0"),
+        Spec::new("two relays, one of which is undone")
+            .stage([record("e1"), relay(10), whole(), record("e2")])
+            .session("a", [begin(over()), rollback()])
+            .session("r", [over(), relay(10), over(), relay(10)])
+            .ends("e1@s.all=ready/0 e1@s.one=ready/0 e2@s.all=ready/0 e2@s.one=ready/0")
+            .ends("e1@s.one=ready/0 e2@s.one=ready/0")
+            .ends("e1@s.all=ready/0 e1@s.one=ready/0")
+            .ends("e1@s.one=ready/0"),
+        Spec::new("a subscription that is dropped while it starts")
+            .stage([record("e1"), relay(10), whole()])
+            .session("a", [begin(drop_subscription("s.all")).may_wait(), commit()])
+            .session("r", [over().may_wait(), relay(10)])
+            .ends("e1@s.one=ready/0")
+            .ends("e1@s.all=ready/0 e1@s.one=ready/0"),
     ])
     .await;
 }

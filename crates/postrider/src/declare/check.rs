@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use postrider_contract::{Code, Refused, check_name, check_public_name};
+use postrider_contract::{Code, Refused, SubscriptionSpec, check_name, check_public_name};
 
 use super::Kind;
-use crate::port::check_order;
+use crate::port::{Capabilities, check_order};
 
 /// What is wrong with kinds and with the jobs at a time by queue, all of it; what every engine refuses when it is built.
 pub fn refusals(kinds: &[Kind], concurrency: &BTreeMap<String, usize>) -> Vec<Refused> {
@@ -37,6 +37,28 @@ pub(super) fn once(names: &mut BTreeSet<String>, field: &str, name: &str) -> Res
         return Ok(());
     }
     Err(Refused::new(Code::Conflict, field, format!("{name:?} is declared twice"), "declare it once"))
+}
+
+/// Its predicate is read by the database alone. `elsewhere`: what the engine that makes its jobs can do, if another one does.
+pub(super) fn check_subscription(spec: &SubscriptionSpec, elsewhere: Option<Capabilities>) -> Result<(), Refused> {
+    let name = &spec.name;
+    if let Some(order) = spec.order {
+        if spec.order_by.is_none() {
+            let message = format!("subscription {name:?} has a policy and no order");
+            return Err(option("order_policy", message, "give order_by as well"));
+        }
+        check_order(order)?;
+    }
+    let Some(engine) = elsewhere else { return Ok(()) };
+    if spec.order_by.is_some() && !engine.order_keys {
+        let message = format!("the engine {} of subscription {name:?} keeps no order of keys", engine.engine);
+        return Err(option("order_by", message, "leave it away, or use an engine that has order keys"));
+    }
+    if spec.coalescing {
+        let message = format!("the jobs of subscription {name:?} wait in another engine, {}", engine.engine);
+        return Err(option("coalescing", message, "leave it away, or use the native engine"));
+    }
+    Ok(())
 }
 
 fn check_kind(kind: &Kind) -> Result<(), Refused> {

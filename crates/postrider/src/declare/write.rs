@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use postrider_contract::{KindSpec, SubscriptionSpec, Unique};
+use postrider_contract::{KindSpec, Order, OrderBy, SubscriptionSpec, Unique};
 use serde_json::json;
 
 use crate::job::retry;
@@ -20,6 +20,8 @@ pub(super) fn kind_json(spec: &KindSpec) -> serde_json::Value {
 pub(super) fn subscription_json(spec: &SubscriptionSpec) -> serde_json::Value {
     json!({
         "name": spec.name, "types": spec.types, "kind": spec.kind, "owner": spec.owner, "delay_ms": ms(spec.delay),
+        "predicate": spec.predicate, "order_by": spec.order_by.map(OrderBy::name), "order_policy": spec.order.map(Order::policy),
+        "coalescing": spec.coalescing, "start": spec.start.text(),
     })
 }
 

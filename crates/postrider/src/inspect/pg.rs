@@ -31,6 +31,7 @@ pub(super) const STATEMENTS: &[&Statement] = &[
     &FAILURES,
     &ALERTS,
     &DUTIES,
+    &super::subscription::SUBSCRIPTIONS,
 ];
 
 const ROWS_MOST: i64 = 200;

@@ -50,6 +50,8 @@ pub struct Filter {
     pub queue: Option<String>,
     /// Of this owner.
     pub owner: Option<String>,
+    /// Made by the subscription of this name, also if that was removed.
+    pub subscription: Option<String>,
     /// In one of these states; empty for every state.
     pub states: Vec<State>,
     /// Enqueued at this moment or later.

@@ -7,23 +7,31 @@ use crate::pg::{Statement, fetch};
 
 pub(super) const RELAY: Statement = crate::statement!("sql/relay.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&RELAY, &super::elsewhere::RELAY_ELSEWHERE];
+pub(super) const HAND_OVER: Statement = crate::statement!("sql/hand_over.sql");
 
-pub(super) async fn relay(connection: &mut PgConnection, most: i32) -> Result<Pass, Error> {
-    let failed = |e| Error::from_sqlx(RELAY.name, e);
-    let query = RELAY.query_on(connection).bind(most);
-    let rows = fetch(connection, &RELAY, query).await?;
-    let row = rows.first().ok_or(Error::Row { statement: RELAY.name, column: 0, expected: "one row" })?;
-    pass(row).map_err(failed)
+pub(super) const STATEMENTS: &[&Statement] =
+    &[&RELAY, &HAND_OVER, &super::elsewhere::RELAY_ELSEWHERE, &super::elsewhere::HAND_OVER_ELSEWHERE];
+
+/// One pass of a statement: over what is new, or over what a subscription that starts asked for. True if one starts.
+pub(super) async fn relay(
+    connection: &mut PgConnection,
+    statement: &'static Statement,
+    most: i32,
+) -> Result<(Pass, bool), Error> {
+    let query = statement.query_on(connection).bind(most);
+    let rows = fetch(connection, statement, query).await?;
+    let row = rows.first().ok_or(Error::Row { statement: statement.name, column: 0, expected: "one row" })?;
+    pass(row).map_err(|e| Error::from_sqlx(statement.name, e))
 }
 
-pub(super) fn pass(row: &PgRow) -> Result<Pass, sqlx::Error> {
+pub(super) fn pass(row: &PgRow) -> Result<(Pass, bool), sqlx::Error> {
     let count = |column: usize| row.try_get::<i32, _>(column).map(|n| u64::try_from(n).unwrap_or(0));
-    Ok(Pass {
+    let pass = Pass {
         events: count(0)?,
         jobs: count(1)?,
         more: row.try_get(2)?,
         open_writers: row.try_get(3)?,
         busy: row.try_get::<String, _>(4)? == "busy",
-    })
+    };
+    Ok((pass, row.try_get(5)?))
 }

@@ -6,8 +6,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{decide, elsewhere, pg};
-use crate::pg::{Link, Wake, tell_count};
+use super::{Pass, decide, elsewhere, pg};
+use crate::error::Error;
+use crate::pg::{Link, Statement, Wake, tell_count};
 use crate::port::Jobs;
 
 /// Events in one pass: large enough to spread its cost, small enough to commit in some tens of milliseconds.
@@ -37,18 +38,7 @@ pub(crate) async fn run(
     let mut quiet = 0;
     let mut refused = false;
     while !stop.is_cancelled() {
-        let engine = engine.as_ref();
-        let pass = link
-            .run(&pg::RELAY, |mut connection| async move {
-                let pass = match engine {
-                    Some(jobs) => elsewhere::relay(&mut connection, jobs, SLICE_ELSEWHERE).await,
-                    None => pg::relay(&mut connection, SLICE).await,
-                };
-                tell_count(pass.as_ref().map_or(0, |pass| pass.jobs));
-                (connection, pass)
-            })
-            .await;
-        let next = match pass {
+        let next = match pass(&mut link, engine.as_ref()).await {
             Ok(pass) => {
                 refused = false;
                 relay.events.fetch_add(pass.events, Ordering::Relaxed);
@@ -86,4 +76,33 @@ pub(crate) async fn run(
         }
     }
     link.close().await;
+}
+
+/// A pass over what is new, and one over what a subscription that starts asked for, if one does.
+async fn pass(link: &mut Link, engine: Option<&Arc<dyn Jobs>>) -> Result<Pass, Error> {
+    let (new, starting) = one(link, engine, [&pg::RELAY, &elsewhere::RELAY_ELSEWHERE]).await?;
+    if new.busy || !starting {
+        return Ok(new);
+    }
+    let (old, _) = one(link, engine, [&pg::HAND_OVER, &elsewhere::HAND_OVER_ELSEWHERE]).await?;
+    // a relay that is at it now goes on with the subscription as well
+    let more = new.more || (old.more && !old.busy);
+    Ok(Pass { events: new.events + old.events, jobs: new.jobs + old.jobs, more, busy: old.busy && !new.more, ..new })
+}
+
+/// One call: of the first statement, or of the second if another engine makes the jobs.
+async fn one(
+    link: &mut Link,
+    engine: Option<&Arc<dyn Jobs>>,
+    [here, there]: [&'static Statement; 2],
+) -> Result<(Pass, bool), Error> {
+    link.run(here, |mut connection| async move {
+        let pass = match engine {
+            Some(jobs) => elsewhere::relay(&mut connection, there, jobs, SLICE_ELSEWHERE).await,
+            None => pg::relay(&mut connection, here, SLICE).await,
+        };
+        tell_count(pass.as_ref().map_or(0, |(pass, _)| pass.jobs));
+        (connection, pass)
+    })
+    .await
 }

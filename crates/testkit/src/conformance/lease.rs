@@ -81,7 +81,8 @@ pub async fn l1_a_dead_workers_job_restarts_within_its_lease_and_a_sweep(engine:
     bed.dying.line.cut();
     let cut = Instant::now();
     assert_eq!(bed.heard.next().await.word(), ("heir", true));
-    assert!(cut.elapsed() < DEAD_AFTER + Duration::from_secs(5), "it took {:?}", cut.elapsed());
+    // the lease and a sweep, and what a machine that does other things may take for the rest
+    assert!(cut.elapsed() < DEAD_AFTER + Duration::from_secs(15), "it took {:?}", cut.elapsed());
     for id in &ids {
         assert_eq!(bed.scene.job(id).await.state, State::Running);
     }

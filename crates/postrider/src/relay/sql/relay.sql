@@ -2,4 +2,4 @@
 -- Called by: relay/task.rs, alone in its transaction.
 -- Locks: the advisory lock of relays, until the pass commits.
 -- Index: event_cut, event_pkey, route_pkey, cut_pkey.
-select n, jobs, more, open_writers, why from postrider.relay($1::int)
+select n, jobs, more, open_writers, why, starting from postrider.relay($1::int)

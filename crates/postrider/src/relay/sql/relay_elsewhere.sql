@@ -2,4 +2,4 @@
 -- Called by: relay/elsewhere.rs, first in its transaction.
 -- Locks: the advisory lock of relays, until the pass commits.
 -- Index: event_cut, event_pkey, route_pkey, cut_pkey.
-select n, jobs, more, open_writers, why, matched::text from postrider.relay($1::int, true)
+select n, jobs, more, open_writers, why, starting, matched::text from postrider.relay($1::int, true)

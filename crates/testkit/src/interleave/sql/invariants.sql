@@ -46,6 +46,7 @@ with job as materialized (
       join postrider.kind k on k.name = s.kind
       join postrider.event_type t on (not s.outward or t.exposure = 'public')
        and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
+     where s.removed_at is null
 )
 select format('job %s is in %s places: %s', j.id, count(p.place), string_agg(p.place, ', ' order by p.place))
   from job j left join place p using (id) group by j.id having count(p.place) <> 1
