@@ -32,11 +32,16 @@ begin atomic
                 select x.subject,
                        case when exists (select from postrider.route q where q.type = u.type and q.reads and q.predicate is not null)
                             then x.data::jsonb end as doc
-                  from postrider.event x where x.seq = u.seq offset 0) v
-            on (select exists (select from postrider.route q where q.reads))
-           and exists (select from postrider.route q where q.type = u.type and q.reads)
+                  from postrider.event x
+                 where x.seq = u.seq and (select exists (select from postrider.route q where q.reads))
+                   and exists (select from postrider.route q where q.type = u.type and q.reads) offset 0) v
+            on true
         offset 0) e
-      join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+     cross join lateral (
+        -- one by one: as an array of two, the owner is looked for among all routes of the type as soon as the planner takes them for few
+        select a.* from postrider.route a where a.type = e.type and a.owner = ''
+        union all
+        select o.* from postrider.route o where o.type = e.type and o.owner = e.owner and e.owner <> '') r
      where case when matches.subscriptions is null then not r.starting else r.subscription = any (matches.subscriptions) end
        and (r.predicate is null or jsonb_path_match(
             e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true))

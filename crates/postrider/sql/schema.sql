@@ -3861,14 +3861,54 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
                              ELSE NULL::jsonb
                          END AS doc
                     FROM postrider.event x
-                   WHERE (x.seq = u.seq)
-                  OFFSET 0) v ON ((( SELECT (EXISTS ( SELECT
+                   WHERE ((x.seq = u.seq) AND ( SELECT (EXISTS ( SELECT
+                                    FROM postrider.route q
+                                   WHERE q.reads)) AS "exists") AND (EXISTS ( SELECT
                             FROM postrider.route q
-                           WHERE q.reads)) AS "exists") AND (EXISTS ( SELECT
-                    FROM postrider.route q
-                   WHERE ((q.type = u.type) AND q.reads))))))
+                           WHERE ((q.type = u.type) AND q.reads))))
+                  OFFSET 0) v ON (true))
           OFFSET 0) e
-      JOIN postrider.route r ON (((r.type = e.type) AND (r.owner = ANY (ARRAY[''::text, e.owner])))))
+      CROSS JOIN LATERAL ( SELECT a.type,
+             a.owner,
+             a.subscription,
+             a.kind,
+             a.queue,
+             a.priority,
+             a.max_attempts,
+             a.class,
+             a.delay_ms,
+             a.limit_key,
+             a.fair,
+             a.predicate,
+             a.order_by,
+             a.order_rule,
+             a.order_name,
+             a.coalescing,
+             a.starting,
+             a.reads
+            FROM postrider.route a
+           WHERE ((a.type = e.type) AND (a.owner = ''::text))
+         UNION ALL
+          SELECT o.type,
+             o.owner,
+             o.subscription,
+             o.kind,
+             o.queue,
+             o.priority,
+             o.max_attempts,
+             o.class,
+             o.delay_ms,
+             o.limit_key,
+             o.fair,
+             o.predicate,
+             o.order_by,
+             o.order_rule,
+             o.order_name,
+             o.coalescing,
+             o.starting,
+             o.reads
+            FROM postrider.route o
+           WHERE ((o.type = e.type) AND (o.owner = e.owner) AND (e.owner <> ''::text))) r)
    WHERE (
          CASE
              WHEN (matches.subscriptions IS NULL) THEN (NOT r.starting)
