@@ -210,7 +210,7 @@ begin
               from wanted m), '[]'),
         'events', coalesce((
             select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
-                       'cause', v.cause, 'data', v.data::text,
+                       'cause', v.cause, 'version', v.version, 'traceparent', v.traceparent, 'data', v.data::text,
                        'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
                        'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
               from postrider.event v where v.seq = any (array(select m.seq from wanted m))), '[]')) into told;

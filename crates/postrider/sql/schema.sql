@@ -42,6 +42,8 @@ CREATE TYPE postrider.claimed AS (
 	subscription bigint,
 	event_id uuid,
 	event_type text,
+	event_version smallint,
+	event_traceparent text,
 	event_owner text,
 	event_subject text,
 	event_cause uuid,
@@ -379,6 +381,40 @@ begin
 end $$;
 
 
+--
+-- Name: array_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    v jsonb;
+    n int := 0;
+begin
+    if jsonb_array_length(value) < coalesce((schema -> 'minItems')::int, 0) then
+        return at || ' has fewer items than ' || (schema ->> 'minItems');
+    elsif jsonb_array_length(value) > (schema -> 'maxItems')::int then
+        return at || ' has more items than ' || (schema ->> 'maxItems');
+    elsif schema -> 'uniqueItems' = 'true' and
+          (select count(*) <> count(distinct e) from jsonb_array_elements(value) e) then
+        return at || ' has an item twice';
+    end if;
+    if schema ? 'items' then
+        for v in select e from jsonb_array_elements(value) e loop
+            problem := postrider.schema_error(schema -> 'items', v, at || '/' || n);
+            if problem is not null then
+                return problem;
+            end if;
+            n := n + 1;
+        end loop;
+    end if;
+    return null;
+end $$;
+
+
 SET default_tablespace = '';
 
 SET default_table_access_method = heap;
@@ -545,6 +581,23 @@ begin
     return query select r, 'requested', 'running' from unnest(rest) r;
     perform postrider.settle_unique(ended);
 end $$;
+
+
+--
+-- Name: cause_of(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cause_of(said text) RETURNS uuid
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if said !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
+        perform postrider.refuse('PR005', 'cause', format('%L, set as postrider.cause, is not the id of an event', left(said, 80)),
+            'set it to an id that postrider.record answered, or to nothing');
+    end if;
+    return said::uuid;
+end $_$;
 
 
 --
@@ -716,6 +769,50 @@ begin
         if bare ~ '\\u[dD][89a-fA-F]' then
             perform postrider.refuse('PR003', field, 'a string has half of a surrogate pair',
                 'send both halves, or the character itself');
+        end if;
+    end if;
+end $$;
+
+
+--
+-- Name: check_event(text, text, json, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    t postrider.event_type;
+    given int := version;
+    compiled jsonb;
+begin
+    select * into t from postrider.event_type e where e.name = check_event.type;
+    if t.subject is not null and subject !~ postrider.subject_regex(t.subject) then
+        perform postrider.refuse('PR008', 'subject',
+            format('%L does not fit %s, the form of the subjects of %s', left(subject, 80), t.subject, type),
+            'a name in braces stands for one or more characters other than a slash');
+    end if;
+    version := coalesce(given, t.version);
+    if version is null then
+        return;
+    end if;
+    -- out of its row as it is, or each look into it would unpack it again
+    select v.compiled || case when jsonb_typeof(v.compiled) = 'object' then '{}'::jsonb end into compiled
+      from postrider.type_version v where v.type = check_event.type and v.version = check_event.version;
+    if not found then
+        perform postrider.refuse('PR005', 'version', format('%s has no version %s', type, version),
+            'declare it first, or leave the version out for the newest');
+    end if;
+    if t.validation = 'off' then
+        return;
+    end if;
+    mismatch := postrider.schema_error(compiled, data::jsonb);
+    if mismatch is not null then
+        mismatch := left(regexp_replace(mismatch, '^ ', 'it '), 500);
+        if t.validation = 'enforce' then
+            perform postrider.refuse('PR008', 'data', format('%s (%s, version %s)', mismatch, type, version),
+                'send what the schema of the type says, or declare a new version of it');
         end if;
     end if;
 end $$;
@@ -1087,14 +1184,14 @@ begin
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
-           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
+           k.args, k.subscription, e.id, e.type, e.version, e.traceparent, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
            k.due_at, k.retry, k.order_key, k.limit_key, moved or exists (select from parked)
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
-    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
            null, null, null, null, null, null, null, true
      where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;
@@ -1213,6 +1310,58 @@ begin
        and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
      where s.removed_at is null;
 end $$;
+
+
+--
+-- Name: compile_schema(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at text DEFAULT '#'::text, seen text[] DEFAULT '{}'::text[], level integer DEFAULT 0) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made jsonb := '{}';
+    aim jsonb;
+    k text;
+    v jsonb;
+begin
+    if jsonb_typeof(schema) = 'boolean' then
+        return schema;
+    elsif jsonb_typeof(schema) <> 'object' then
+        perform postrider.refuse_schema(at, 'is not a schema', 'give an object, or true or false');
+    elsif level > 32 then
+        perform postrider.refuse_schema(at, 'is nested deeper than 32 levels', 'flatten it');
+    end if;
+    for k, v in select e.key, e.value from jsonb_each(schema) e loop
+        if k in ('title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment', 'format')
+           or at = '#' and k = '$id' then
+            continue;
+        elsif at = '#' and k = '$schema' then
+            if v <> '"https://json-schema.org/draft/2020-12/schema"' then
+                perform postrider.refuse_schema('#/$schema', 'is another dialect', 'use https://json-schema.org/draft/2020-12/schema');
+            end if;
+        elsif at = '#' and k = '$defs' then
+            perform postrider.compile_parts(root, v, '#/$defs', array['#'], level);
+        elsif k = '$ref' then
+            aim := postrider.compile_reference(root, v, at || '/$ref', seen, level);
+        elsif k in ('additionalProperties', 'items', 'not') then
+            made := made || jsonb_build_object(k, postrider.compile_schema(root, v, at || '/' || k, seen, level + 1));
+        elsif k = 'properties' or k in ('allOf', 'anyOf', 'oneOf') then
+            if jsonb_typeof(v) <> (case k when 'properties' then 'object' else 'array' end) or v = '[]' then
+                perform postrider.refuse_schema(at || '/' || k, 'holds no schemas', 'properties is an object, the others an array of at least one');
+            end if;
+            made := made || jsonb_build_object(k, postrider.compile_parts(root, v, at || '/' || k, seen, level));
+        else
+            made := made || jsonb_build_object(k, postrider.compile_keyword(k, v, at || '/' || k));
+        end if;
+    end loop;
+    if aim is not null then
+        made := case when made = '{}' then aim
+                     else made || jsonb_build_object('allOf', coalesce(made -> 'allOf', '[]') || jsonb_build_array(aim)) end;
+    end if;
+    return made;
+end $_$;
 
 
 --
@@ -1338,35 +1487,12 @@ declare
     -- the library declares kinds of its own components, whose names are reserved
     own boolean := coalesce((declarations ->> 'own')::boolean, false);
     x record;
-    t postrider.event_type;
     k postrider.kind;
     new_types text[] := '{}';
     new_kinds text[] := '{}';
 begin
     perform postrider.lock_declarations();
-    for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
-                    coalesce(j ->> 'exposure', 'internal') as exposure
-               from json_array_elements(coalesce(declarations -> 'types', '[]')) j
-    loop
-        perform postrider.check_name('type', x.name, own);
-        if x.exposure not in ('internal', 'public') then
-            perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', x.exposure), 'use internal or public');
-        end if;
-        select * into t from postrider.event_type e where e.name = x.name;
-        if postrider.declaration_wins('type', x.name, gen, t.generation,
-            (t.description, t.exposure) is not distinct from (x.description, x.exposure))
-        then
-            insert into postrider.event_type as e (name, description, exposure, declared_by, generation)
-            values (x.name, x.description, x.exposure, app, gen)
-            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
-                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
-            if t.name is null or t.exposure <> x.exposure then
-                new_types := new_types || x.name;
-            end if;
-        else
-            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
-        end if;
-    end loop;
+    new_types := postrider.declare_types(coalesce(declarations -> 'types', '[]'), app, gen, own);
 
     for x in select j ->> 'name' as name, coalesce(j ->> 'queue', 'default') as queue,
                     coalesce((j ->> 'priority')::smallint, 2::smallint) as priority,
@@ -1660,6 +1786,28 @@ begin
     delete from postrider.route r where r.subscription = drop_subscription.id;
     return true;
 end $$;
+
+
+--
+-- Name: traceparent_dropped; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.traceparent_dropped
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: dropped_traceparents(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.dropped_traceparents() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN COALESCE(pg_sequence_last_value('postrider.traceparent_dropped'::regclass), (0)::bigint);
 
 
 --
@@ -2736,6 +2884,38 @@ CREATE FUNCTION postrider.flags_of_waiting(flags smallint) RETURNS smallint
 
 
 --
+-- Name: follow(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.follow(cause uuid, INOUT traceparent text, OUT depth integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    most text := coalesce(current_setting('postrider.depth_max', true), '');
+    before record;
+begin
+    depth := 0;
+    if traceparent <> '' and (traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' or traceparent like 'ff-%'
+                              or substr(traceparent, 4, 32) = repeat('0', 32) or substr(traceparent, 37, 16) = repeat('0', 16))
+    then
+        perform nextval('postrider.traceparent_dropped');
+        traceparent := null;
+    end if;
+    traceparent := nullif(traceparent, '');
+    if cause is not null then
+        select e.depth, e.traceparent into before from postrider.event e where e.seq = postrider.event_seq(follow.cause) and e.id = follow.cause;
+        depth := coalesce(before.depth, 0) + 1;
+        traceparent := coalesce(traceparent, before.traceparent);
+        if depth > (case when most ~ '^[1-9][0-9]{0,3}$' then most::int else 32 end) then
+            perform postrider.refuse('PR009', 'cause', format('the chain of events that caused each other would be %s long', depth),
+                'end the loop: what handles one of them records the next; or raise the limit, the setting postrider.depth_max');
+        end if;
+    end if;
+end $_$;
+
+
+--
 -- Name: forget_leftovers(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2762,6 +2942,25 @@ begin
     delete from postrider.failure f where f.ctid = any (array(
         select o.ctid from postrider.failure o where o.last_at < clock_timestamp() - interval '30 days' limit 10000 for update skip locked));
     delete from postrider.discarded d where d.at < clock_timestamp() - interval '1 day';
+end $$;
+
+
+--
+-- Name: forget_mismatches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_mismatches() RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    first_seq bigint := (select min(e.seq) from postrider.event e);
+    forgotten int;
+begin
+    delete from postrider.type_mismatch m where m.seq = any (array(
+        select o.seq from postrider.type_mismatch o where o.seq < first_seq order by o.seq limit 10000 for update skip locked));
+    get diagnostics forgotten = row_count;
+    return forgotten;
 end $$;
 
 
@@ -4074,6 +4273,70 @@ end $$;
 
 
 --
+-- Name: number_error(jsonb, numeric, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.number_error(schema jsonb, value numeric, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return at || case
+        when value < (schema -> 'minimum')::numeric then ' is less than ' || (schema ->> 'minimum')
+        when value > (schema -> 'maximum')::numeric then ' is more than ' || (schema ->> 'maximum')
+        when value <= (schema -> 'exclusiveMinimum')::numeric then ' is not more than ' || (schema ->> 'exclusiveMinimum')
+        when value >= (schema -> 'exclusiveMaximum')::numeric then ' is not less than ' || (schema ->> 'exclusiveMaximum')
+        when value % (schema -> 'multipleOf')::numeric <> 0 then ' is not a multiple of ' || (schema ->> 'multipleOf')
+    end;
+end $$;
+
+
+--
+-- Name: object_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    part jsonb;
+    k text;
+    v jsonb;
+    size int;
+begin
+    if schema ? 'required' then
+        for i in 0 .. jsonb_array_length(schema -> 'required') - 1 loop
+            if not value ? (schema -> 'required' ->> i) then
+                return at || '/' || postrider.pointer_part(schema -> 'required' ->> i) || ' is missing';
+            end if;
+        end loop;
+    end if;
+    if schema ? 'properties' or schema ? 'additionalProperties' then
+        for k, v in select e.key, e.value from jsonb_each(value) e loop
+            part := coalesce(schema -> 'properties' -> k, schema -> 'additionalProperties');
+            if part is not null then
+                problem := postrider.schema_error(part, v, at || '/' || postrider.pointer_part(k));
+                if problem is not null then
+                    return problem;
+                end if;
+            end if;
+        end loop;
+    end if;
+    if schema ? 'minProperties' or schema ? 'maxProperties' then
+        size := (select count(*) from jsonb_object_keys(value));
+        if size < coalesce((schema -> 'minProperties')::int, 0) then
+            return at || ' has fewer properties than ' || (schema ->> 'minProperties');
+        elsif size > (schema -> 'maxProperties')::int then
+            return at || ' has more properties than ' || (schema ->> 'maxProperties');
+        end if;
+    end if;
+    return null;
+end $$;
+
+
+--
 -- Name: order_rule(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4243,6 +4506,16 @@ end $$;
 
 
 --
+-- Name: pointer_part(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pointer_part(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN replace(replace(name, '~'::text, '~0'::text), '/'::text, '~1'::text);
+
+
+--
 -- Name: promote(integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4273,6 +4546,43 @@ begin
     )
     select count(*) into moved from moved_rows;
     return moved;
+end $$;
+
+
+--
+-- Name: properties_narrowed(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.properties_narrowed(old jsonb, new jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    k text;
+    free_before jsonb := coalesce(old -> 'additionalProperties', 'true');
+    free_now jsonb := coalesce(new -> 'additionalProperties', 'true');
+begin
+    for k in select r from jsonb_array_elements_text(coalesce(old -> 'required', '[]')) r loop
+        if not coalesce(new -> 'required', '[]') ? k or old -> 'properties' ? k and not coalesce(new -> 'properties', '{}') ? k then
+            return at || '/' || postrider.pointer_part(k) || ' was required and is not any more';
+        end if;
+    end loop;
+    for k in select r from jsonb_array_elements_text(coalesce(new -> 'required', '[]')) r loop
+        if not coalesce(old -> 'required', '[]') ? k then
+            return at || '/' || postrider.pointer_part(k) || ' is required and was not';
+        end if;
+    end loop;
+    for k in select p from jsonb_object_keys(coalesce(old -> 'properties', '{}') || coalesce(new -> 'properties', '{}')) p loop
+        -- a property that is new under no rule before: anything could have stood there, and probably did not
+        continue when not coalesce(old -> 'properties', '{}') ? k and free_before in ('true', '{}', 'false');
+        problem := postrider.schema_narrowed(coalesce(old -> 'properties' -> k, free_before),
+            coalesce(new -> 'properties' -> k, free_now), at || '/' || postrider.pointer_part(k));
+        if problem is not null then
+            return problem;
+        end if;
+    end loop;
+    return postrider.schema_narrowed(free_before, free_now, at || '/*');
 end $$;
 
 
@@ -4474,10 +4784,10 @@ end $$;
 
 
 --
--- Name: record(text, text, json, text, timestamp with time zone, uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text) RETURNS uuid
+CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -4488,10 +4798,12 @@ declare
     us bigint;
     new_id uuid;
     known_id uuid;
+    checked boolean;
+    mismatch text;
+    depth int := 0;
 begin
-    if type like 'postrider.%' or type like 'webhook.%'
-       or not exists (select from postrider.event_type t where t.name = record.type)
-    then
+    checked := (select t.checked from postrider.event_type t where t.name = record.type);
+    if checked is null or type like 'postrider.%' or type like 'webhook.%' then
         perform postrider.refuse_type(type);
     end if;
     if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
@@ -4507,6 +4819,18 @@ begin
     then
         perform postrider.check_json('data', data);
     end if;
+    if checked or version is not null then
+        select c.version, c.mismatch into version, mismatch from postrider.check_event(type, subject, data, version) c;
+    end if;
+
+    -- what a handler, or whoever else works for an event, said for its whole transaction: triggers inherit it
+    if cause is null and current_setting('postrider.cause', true) <> '' then
+        cause := postrider.cause_of(current_setting('postrider.cause', true));
+    end if;
+    if cause is not null or traceparent is not null or current_setting('postrider.traceparent', true) <> '' then
+        select f.traceparent, f.depth into traceparent, depth
+          from postrider.follow(cause, coalesce(traceparent, current_setting('postrider.traceparent', true))) f;
+    end if;
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
@@ -4518,13 +4842,17 @@ begin
     if idempotency_key is not null then
         known_id := postrider.first_of_key(owner, idempotency_key, new_id);
         if known_id <> new_id then
+            perform postrider.check_same(known_id, type, subject, data);
             return known_id;
         end if;
     end if;
 
-    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
-    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject, record.cause,
-            record.data);
+    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, version, type, owner, subject, cause, traceparent, data)
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), depth, record.version, record.type, record.owner, record.subject,
+            record.cause, record.traceparent, record.data);
+    if mismatch is not null then
+        insert into postrider.type_mismatch (seq, type, version, problem) values (new_seq, record.type, record.version, mismatch);
+    end if;
     if coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
         perform postrider.wake('postrider_event');
     end if;
@@ -4550,13 +4878,15 @@ begin
     end if;
     for e in select j from json_array_elements(events) j loop
         select k into stray from json_object_keys(e) k
-         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key') limit 1;
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent')
+         limit 1;
         if found then
             perform postrider.refuse('PR005', stray, 'it is not an option of an event',
-                'use type, subject, data, owner, occurred_at, cause, idempotency_key');
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent');
         end if;
         return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
-            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key');
+            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
+            e ->> 'traceparent');
     end loop;
 end $$;
 
@@ -4651,6 +4981,19 @@ end $$;
 
 
 --
+-- Name: refuse_schema(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_schema(at text, message text, remedy text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.refuse('PR005', 'schema', left(at, 200) || ' ' || message, remedy);
+end $$;
+
+
+--
 -- Name: refuse_type(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4661,10 +5004,7 @@ CREATE FUNCTION postrider.refuse_type(type text) RETURNS void
 begin
     perform postrider.check_name('type', type, not exists (select from postrider.event_type t where t.name = refuse_type.type));
     perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
-        'did you mean ' || (select string_agg(n, ', ') from (
-            select quote_literal(t.name) as n from postrider.event_type t
-             where split_part(t.name, '.', 1) = split_part(refuse_type.type, '.', 1)
-             order by abs(length(t.name) - length(refuse_type.type)), t.name limit 3) near),
+        'did you mean ' || postrider.nearest_names(type, array(select t.name from postrider.event_type t)),
         'declare it first: postrider.declare'));
 end $$;
 
@@ -5337,6 +5677,199 @@ begin
              where s.paused_at is null and s.problem is null and (s.standing or s.name = any (schedule_due_in_ms.names))
              order by s.next_at nulls first limit 1);
 end $$;
+
+
+--
+-- Name: schema_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_error(schema jsonb, value jsonb, at text DEFAULT ''::text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    kind text := jsonb_typeof(value);
+    problem text;
+    fits int := 0;
+begin
+    if schema = 'true' or schema = '{}' then
+        return null;
+    elsif schema = 'false' then
+        return at || ' is not allowed';
+    end if;
+    if schema ? 'type' and not (schema -> 'type') @> to_jsonb(kind) then
+        if kind <> 'number' or not (schema -> 'type') @> '"integer"' then
+            return at || ' is of type ' || kind || ', not ' || postrider.type_names(schema -> 'type');
+        elsif value::numeric % 1 <> 0 then
+            return at || ' is not an integer';
+        end if;
+    end if;
+    if schema ? 'const' and schema -> 'const' <> value then
+        return at || ' is not the one value that it can be';
+    end if;
+    if schema ? 'enum' and not postrider.is_among(value, schema -> 'enum') then
+        return at || ' is none of the values that it can be';
+    end if;
+    problem := case kind when 'object' then postrider.object_error(schema, value, at)
+                         when 'array' then postrider.array_error(schema, value, at)
+                         when 'string' then postrider.string_error(schema, value #>> '{}', at)
+                         when 'number' then postrider.number_error(schema, value::numeric, at) end;
+    if problem is not null then
+        return problem;
+    end if;
+    if schema ? 'allOf' then
+        for i in 0 .. jsonb_array_length(schema -> 'allOf') - 1 loop
+            problem := postrider.schema_error(schema -> 'allOf' -> i, value, at);
+            if problem is not null then
+                return problem;
+            end if;
+        end loop;
+    end if;
+    if schema ? 'anyOf' then
+        for i in 0 .. jsonb_array_length(schema -> 'anyOf') - 1 loop
+            exit when fits > 0;
+            fits := fits + (postrider.schema_error(schema -> 'anyOf' -> i, value, at) is null)::int;
+        end loop;
+        if fits = 0 then
+            return at || ' fits none of anyOf';
+        end if;
+    end if;
+    if schema ? 'oneOf' then
+        fits := 0;
+        for i in 0 .. jsonb_array_length(schema -> 'oneOf') - 1 loop
+            exit when fits > 1;
+            fits := fits + (postrider.schema_error(schema -> 'oneOf' -> i, value, at) is null)::int;
+        end loop;
+        if fits <> 1 then
+            return at || case fits when 0 then ' fits none of oneOf' else ' fits more than one of oneOf' end;
+        end if;
+    end if;
+    if schema ? 'not' then
+        if postrider.schema_error(schema -> 'not', value, at) is null then
+            return at || ' fits what it must not';
+        end if;
+    end if;
+    return null;
+end $$;
+
+
+--
+-- Name: schema_narrowed(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text DEFAULT ''::text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    k text;
+begin
+    if old = new or new = 'true' or old = 'false' then
+        return null;
+    elsif new = 'false' then
+        return at || ' is not allowed any more';
+    end if;
+    old := case old when 'true' then '{}' else old end;
+    foreach k in array array['allOf', 'anyOf', 'oneOf', 'not', 'pattern', 'multipleOf'] loop
+        if new -> k is not null and old -> k is distinct from new -> k then
+            return at || ' has another ' || k;
+        end if;
+    end loop;
+    if new ? 'type' and (not old ? 'type' or exists (
+        select from jsonb_array_elements_text(old -> 'type') t
+         where not (new -> 'type') ? t and not (t = 'integer' and (new -> 'type') ? 'number')))
+    then
+        return at || ' may not have every type that it had';
+    elsif new ? 'const' and old -> 'const' is distinct from new -> 'const'
+       or new ? 'enum' and not (old ? 'enum' or old ? 'const')
+       or new ? 'enum' and exists (
+            select from jsonb_array_elements(coalesce(old -> 'enum', jsonb_build_array(old -> 'const'))) e
+             where not postrider.is_among(e, new -> 'enum'))
+    then
+        return at || ' may not have every value that it had';
+    elsif new -> 'uniqueItems' = 'true' and old -> 'uniqueItems' is distinct from 'true' then
+        return at || ' may not have an item twice any more';
+    end if;
+    foreach k in array array['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] loop
+        if new ? k and coalesce((new -> k)::numeric > (old -> k)::numeric, (new -> k)::numeric > 0 or k like '%imum') then
+            return at || ' has a larger ' || k;
+        end if;
+    end loop;
+    foreach k in array array['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] loop
+        if new ? k and coalesce((new -> k)::numeric < (old -> k)::numeric, true) then
+            return at || ' has a smaller ' || k;
+        end if;
+    end loop;
+    problem := postrider.schema_narrowed(coalesce(old -> 'items', 'true'), coalesce(new -> 'items', 'true'), at || '/items');
+    return coalesce(problem, postrider.properties_narrowed(old, new, at));
+end $$;
+
+
+--
+-- Name: schema_pattern(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_pattern(pattern text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made text := '';
+    bounds numeric := 1;
+    repeatable boolean := false;                     -- whether a quantifier may stand here
+    t text;
+begin
+    if octet_length(pattern) > 500 then
+        return null;
+    end if;
+    for t in
+        select m[1] from regexp_matches(pattern,
+            '(\\[][(){}.*+?^$|\\/-]|\\[dw]|\[\^?(?:[^][\\]|\\[][\\^./*+?(){}|$-]|\\[dw])+\]|\(\?:|\{[0-9]{1,3}(?:,[0-9]{0,3})?\}|.)', 'g') m
+    loop
+        if t in ('*', '+', '?') or t ~ '^\{.+\}$' then
+            if not repeatable then
+                return null;
+            end if;
+            if t like '{%' then
+                -- Postgres counts to 255; and each bound multiplies what stands in it
+                if exists (select from regexp_matches(t, '[0-9]+', 'g') n where n[1]::int > 255) then
+                    return null;
+                end if;
+                bounds := bounds * greatest(1, (select max(n[1]::int) from regexp_matches(t, '[0-9]+', 'g') n));
+                if bounds > 10000 then
+                    return null;
+                end if;
+            end if;
+            made := made || t;
+            repeatable := false;
+        elsif t in ('(', '(?:', '|', '^', '$') then
+            made := made || case t when '(' then '(?:' else t end;
+            repeatable := false;
+        elsif t = '.' then
+            made := made || '[^\n\r\u2028\u2029]';
+            repeatable := true;
+        elsif t like '[_%' then
+            made := made || replace(replace(t, '\d', '0-9'), '\w', 'A-Za-z0-9_');
+            repeatable := true;
+        elsif t in ('\d', '\w') then
+            made := made || case t when '\d' then '[0-9]' else '[A-Za-z0-9_]' end;
+            repeatable := true;
+        elsif length(t) = 1 and t ~ '[][{}\\]' then
+            return null;
+        else
+            made := made || t;
+            repeatable := true;
+        end if;
+    end loop;
+    -- what only the whole tells: parentheses, ranges
+    begin
+        perform '' collate "C" ~ made;
+    exception when others then
+        return null;
+    end;
+    return made;
+end $_$;
 
 
 --
@@ -6107,7 +6640,7 @@ begin
               from wanted m), '[]'),
         'events', coalesce((
             select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
-                       'cause', v.cause, 'data', v.data::text,
+                       'cause', v.cause, 'version', v.version, 'traceparent', v.traceparent, 'data', v.data::text,
                        'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
                        'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
               from postrider.event v where v.seq = any (array(select m.seq from wanted m))), '[]')) into told;
@@ -6204,6 +6737,32 @@ begin
         'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
             array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
 end $$;
+
+
+--
+-- Name: type_names(jsonb); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.type_names(types jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT string_agg(t.value, ' or '::text) AS string_agg FROM jsonb_array_elements_text(type_names.types) t(value));
+
+
+--
+-- Name: types(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.types(after text DEFAULT ''::text, most integer DEFAULT 200) RETURNS TABLE(name text, description text, exposure text, subject text, validation text, version integer, versions integer[], deprecated_on date, deprecated_note text, replaced_by text, mismatches bigint, declared_by text, generation bigint, seen_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select t.name, t.description, t.exposure, t.subject, t.validation, t.version,
+           array(select v.version from postrider.type_version v where v.type = t.name order by 1),
+           t.deprecated_on, t.deprecated_note, t.replaced_by,
+           (select count(*) from postrider.type_mismatch m where m.type = t.name), t.declared_by, t.generation, t.seen_at
+      from postrider.event_type t where t.name > after order by t.name limit most
+$$;
 
 
 --
@@ -6309,6 +6868,7 @@ begin
     delete from postrider.uniq u where u.ctid = any (array(
         select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     perform postrider.forget_leftovers();
+    perform postrider.forget_mismatches();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
@@ -6640,10 +7200,20 @@ CREATE TABLE postrider.event_type (
     name text NOT NULL COLLATE pg_catalog."C",
     description text DEFAULT ''::text NOT NULL,
     exposure text DEFAULT 'internal'::text NOT NULL,
+    subject text,
+    validation text DEFAULT 'off'::text NOT NULL,
+    version integer,
+    versions integer[] DEFAULT '{}'::integer[] NOT NULL,
+    deprecated_on date,
+    deprecated_note text DEFAULT ''::text NOT NULL,
+    replaced_by text,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text])))
+    checked boolean GENERATED ALWAYS AS (((subject IS NOT NULL) OR (version IS NOT NULL))) STORED NOT NULL,
+    CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text]))),
+    CONSTRAINT validation_is_off_warn_or_enforce CHECK ((validation = ANY (ARRAY['off'::text, 'warn'::text, 'enforce'::text]))),
+    CONSTRAINT what_is_validated_has_a_version CHECK (((validation = 'off'::text) OR (version IS NOT NULL)))
 );
 
 
@@ -7157,6 +7727,22 @@ ALTER TABLE ONLY postrider.tally
 
 
 --
+-- Name: type_mismatch type_mismatch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_mismatch
+    ADD CONSTRAINT type_mismatch_pkey PRIMARY KEY (seq);
+
+
+--
+-- Name: type_version type_version_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_version
+    ADD CONSTRAINT type_version_pkey PRIMARY KEY (type, version);
+
+
+--
 -- Name: uniq uniq_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -7508,6 +8094,13 @@ REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks 
 
 
 --
+-- Name: FUNCTION cause_of(said text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cause_of(said text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7533,6 +8126,13 @@ REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col int
 --
 
 REVOKE ALL ON FUNCTION postrider.check_escapes(field text, txt text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text) FROM PUBLIC;
 
 
 --
@@ -7627,6 +8227,13 @@ REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types te
 
 
 --
+-- Name: FUNCTION compile_schema(root jsonb, schema jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at text, seen text[], level integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION count_jobs(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7694,6 +8301,13 @@ REVOKE ALL ON FUNCTION postrider.drop_schedule(name text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION dropped_traceparents(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.dropped_traceparents() FROM PUBLIC;
 
 
 --
@@ -7865,10 +8479,24 @@ REVOKE ALL ON FUNCTION postrider.flags_of_waiting(flags smallint) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION follow(cause uuid, INOUT traceparent text, OUT depth integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.follow(cause uuid, INOUT traceparent text, OUT depth integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION forget_leftovers(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.forget_leftovers() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION forget_mismatches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_mismatches() FROM PUBLIC;
 
 
 --
@@ -8131,6 +8759,20 @@ REVOKE ALL ON FUNCTION postrider.note_written() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION number_error(schema jsonb, value numeric, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.number_error(schema jsonb, value numeric, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION object_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION order_rule(policy text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8180,10 +8822,24 @@ REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind
 
 
 --
+-- Name: FUNCTION pointer_part(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pointer_part(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION promote(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION properties_narrowed(old jsonb, new jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.properties_narrowed(old jsonb, new jsonb, at text) FROM PUBLIC;
 
 
 --
@@ -8215,10 +8871,10 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
--- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text) FROM PUBLIC;
 
 
 --
@@ -8247,6 +8903,13 @@ REVOKE ALL ON FUNCTION postrider.refuse(code text, field text, message text, rem
 --
 
 REVOKE ALL ON FUNCTION postrider.refuse_schedule(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION refuse_schema(at text, message text, remedy text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_schema(at text, message text, remedy text) FROM PUBLIC;
 
 
 --
@@ -8338,6 +9001,27 @@ REVOKE ALL ON FUNCTION postrider.run_schedule(name text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_narrowed(old jsonb, new jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_pattern(pattern text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
 
 
 --
@@ -8485,6 +9169,20 @@ REVOKE ALL ON FUNCTION postrider.tell_matched(at timestamp with time zone, seqs 
 --
 
 REVOKE ALL ON FUNCTION postrider.tick(worker uuid, report json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION type_names(types jsonb); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.type_names(types jsonb) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION types(after text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.types(after text, most integer) FROM PUBLIC;
 
 
 --

@@ -1,4 +1,5 @@
 mod check;
+mod event_type;
 mod handled; // kinds and subscriptions, with who handles them here
 mod keep;
 mod schedule;
@@ -18,7 +19,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use check::{check_subscription, once, option};
-use write::{kind_json, subscription_json};
+use write::{Declared, kind_json, subscription_json};
 
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
@@ -239,11 +240,6 @@ impl Builder {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), Refused>| refused.extend(result.err());
         let mut names = BTreeSet::new();
-        for spec in &self.types {
-            note(check_public_name("type", &spec.name));
-            note(once(&mut names, "type", &spec.name));
-        }
-        names.clear();
         for spec in &self.subscriptions {
             note(check_public_name("subscription", &spec.name));
             note(once(&mut names, "subscription", &spec.name));
@@ -258,6 +254,7 @@ impl Builder {
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
             note(check_subscription(spec, self.engine.as_deref().map(Jobs::capabilities)));
         }
+        refused.extend(event_type::refusals(&self.types));
         refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));
         refused.extend(schedule::refusals(&self.schedules, &self.known()));
@@ -272,18 +269,17 @@ impl Builder {
             those.map(|kind| kind_json(&kind.spec)).collect()
         };
         let own = json!({ "app": self.app, "own": true, "kinds": kinds(true) });
-        let public = json!({
-            "app": self.app,
-            "generation": self.generation,
-            "types": self.types,
-            "kinds": kinds(false),
-            "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
-            "schedules": self.schedules.iter().map(schedule::schedule_json).collect::<Vec<_>>(),
-            "attended": true,
-        });
+        let public = Declared {
+            app: &self.app,
+            generation: self.generation,
+            types: &self.types,
+            kinds: kinds(false),
+            subscriptions: self.subscriptions.iter().map(subscription_json).collect(),
+            schedules: self.schedules.iter().map(schedule::schedule_json).collect(),
+            attended: true,
+        };
         let mut tx = begin(connection).await.map_err(failed)?;
-        for declarations in [own, public] {
-            let text = Payload::of_trusted(&declarations)?;
+        for text in [Payload::of_trusted(&own)?, Payload::of_trusted(&public)?] {
             tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
         }
         self.kept.declare(&mut *tx, &self.app, self.generation).await?;

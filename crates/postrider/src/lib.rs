@@ -21,8 +21,9 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, Missed, NewEvent, Order, OrderBy, Overlap,
-    Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp, Unique, Verdict, When,
+    Class, Code, Deprecated, Event, EventId, EventTypeSpec, Exposure, JobId, KindSpec, Limit, Missed, NewEvent, Order,
+    OrderBy, Overlap, Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp, TypeVersion,
+    TypedEvent, Unique, Validation, Verdict, When,
 };
 
 pub use clock::{Clock, Dice};
@@ -38,7 +39,7 @@ pub use port::{
     Act, Capabilities, Completion, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
     LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
-pub use record::{Recorded, Recorder, Resolution};
+pub use record::{Mismatch, Recorded, Recorder, Resolution, TypeView, Types};
 pub use run::{Bus, Figures, Measured, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 pub use schedule::{ScheduleView, Schedules, next_runs};
 
@@ -47,6 +48,7 @@ pub use schedule::{ScheduleView, Schedules, next_runs};
 pub fn statements() -> Vec<&'static Statement> {
     [
         pg::STATEMENTS,
+        port::STATEMENTS,
         record::STATEMENTS,
         relay::STATEMENTS,
         job::STATEMENTS,

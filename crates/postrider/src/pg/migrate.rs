@@ -71,6 +71,8 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(17, "0017_keep_events", Core),
     migration!(18, "0018_take_turns", Core),
     migration!(19, "0019_settle_turns", Core),
+    migration!(20, "0020_schema", Core),
+    migration!(21, "0021_type", Core),
     migration!(26, "0026_subscription", Core),
     migration!(27, "0027_fan_out", Core),
 ];

@@ -29,6 +29,8 @@ struct Told {
     owner: String,
     subject: String,
     cause: Option<Uuid>,
+    version: Option<i16>,
+    traceparent: Option<String>,
     data: String,
     occurred_at: i64,
     recorded_at: i64,
@@ -86,6 +88,8 @@ fn event(told: Told) -> Event {
         occurred_at: Timestamp::from_micros(told.occurred_at),
         recorded_at: Timestamp::from_micros(told.recorded_at),
         cause: told.cause.map(EventId::from_uuid),
+        version: told.version,
+        traceparent: told.traceparent,
         data: Payload::trusted(told.data),
     }
 }
