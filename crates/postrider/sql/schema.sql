@@ -783,19 +783,20 @@ CREATE FUNCTION postrider.check_event(type text, subject text, data json, INOUT 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-    t postrider.event_type;
-    given int := version;
+    t record;
     compiled jsonb;
 begin
-    select * into t from postrider.event_type e where e.name = check_event.type;
-    if t.subject is not null and subject !~ postrider.subject_regex(t.subject) then
+    select e.subject, e.subject_fits, e.validation, e.version into t from postrider.event_type e where e.name = check_event.type;
+    if subject !~ t.subject_fits then
         perform postrider.refuse('PR008', 'subject',
             format('%L does not fit %s, the form of the subjects of %s', left(subject, 80), t.subject, type),
             'a name in braces stands for one or more characters other than a slash');
     end if;
-    version := coalesce(given, t.version);
     if version is null then
-        return;
+        version := t.version;
+        if version is null or t.validation = 'off' then
+            return;
+        end if;
     end if;
     -- out of its row as it is, or each look into it would unpack it again
     select v.compiled || case when jsonb_typeof(v.compiled) = 'object' then '{}'::jsonb end into compiled
@@ -1040,6 +1041,24 @@ end $_$;
 
 
 --
+-- Name: check_same(uuid, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_same(known_id uuid, type text, subject text, data json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if exists (select from postrider.event e where e.seq = postrider.event_seq(known_id)
+                  and (e.type, e.subject, e.data::text) is distinct from (check_same.type, check_same.subject, check_same.data::text))
+    then
+        perform postrider.refuse('PR006', 'idempotency_key', format('the key was used for another event, %s', known_id),
+            'use a key for one event only, and send that one unchanged');
+    end if;
+end $$;
+
+
+--
 -- Name: check_start(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1069,6 +1088,82 @@ begin
         perform postrider.refuse('PR005', 'start', 'it lies in the future', 'use now; a subscription can have a delay');
     end if;
     return since;
+end $_$;
+
+
+--
+-- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_type(said json, exposure text, validation text, subject text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    stray text;
+begin
+    select k into stray from json_object_keys(said) k
+     where k not in ('name', 'description', 'exposure', 'subject', 'validation', 'versions', 'deprecated') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an option of a type',
+            'use name, description, exposure, subject, validation, versions, deprecated');
+    elsif exposure not in ('internal', 'public') then
+        perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', exposure), 'use internal or public');
+    elsif validation not in ('off', 'warn', 'enforce') then
+        perform postrider.refuse('PR005', 'validation', format('%L is not a validation', validation), 'use off, warn or enforce');
+    end if;
+    perform postrider.subject_regex(subject);
+    if coalesce(json_typeof(said -> 'versions'), 'null') not in ('array', 'null') then
+        perform postrider.refuse('PR005', 'versions', 'it is not an array', 'give an array of {version, schema, example}');
+    elsif json_typeof(said -> 'versions') = 'array' then
+        perform postrider.check_version(said ->> 'name', v) from json_array_elements(said -> 'versions') v;
+        if (select count(*) <> count(distinct v ->> 'version') from json_array_elements(said -> 'versions') v) then
+            perform postrider.refuse('PR006', 'versions', format('%s has a version twice', said ->> 'name'), 'declare it once');
+        end if;
+    end if;
+    if coalesce(json_typeof(said -> 'deprecated'), 'null') not in ('object', 'null') then
+        perform postrider.refuse('PR005', 'deprecated', 'it is not an object', 'give {on, note, replaced_by}');
+    elsif json_typeof(said -> 'deprecated') = 'object' then
+        select k into stray from json_object_keys(said -> 'deprecated') k where k not in ('on', 'note', 'replaced_by') limit 1;
+        if found or coalesce(said -> 'deprecated' ->> 'on', '') !~ '^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$' then
+            perform postrider.refuse('PR005', 'deprecated', 'it does not say since when',
+                'give {on: "2026-01-31", note, replaced_by}, the first of them at least');
+        end if;
+    end if;
+end $_$;
+
+
+--
+-- Name: check_version(text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_version(type text, said json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    stray text;
+begin
+    if json_typeof(said) <> 'object' then
+        perform postrider.refuse('PR005', 'versions', format('a version of %s is not an object', type), 'give {version, schema, example}');
+    end if;
+    select k into stray from json_object_keys(said) k where k not in ('version', 'schema', 'example', 'breaking') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an option of a version', 'use version, schema, example, breaking');
+    elsif coalesce(said ->> 'version', '') !~ '^[1-9][0-9]{0,4}$' or length(said ->> 'version') = 5 and said ->> 'version' > '32767' then
+        perform postrider.refuse('PR005', 'version', format('%s has a version that is no number of one', type), 'use 1 to 32767');
+    elsif coalesce(said ->> 'breaking', 'true') not in ('true', 'false') then
+        perform postrider.refuse('PR005', 'breaking', 'it is neither true nor false', 'use true or false');
+    elsif said -> 'schema' is null or said -> 'example' is null then
+        perform postrider.refuse('PR005', case when said -> 'schema' is null then 'schema' else 'example' end,
+            format('version %s of %s has none', said ->> 'version', type), 'give a schema, and an example that fits it');
+    end if;
+    perform postrider.check_json('schema', said -> 'schema');
+    perform postrider.check_json('example', said -> 'example');
+    if octet_length(said ->> 'schema') > 65536 then
+        perform postrider.refuse('PR002', 'schema', format('it has %s bytes, the limit is 65536', octet_length(said ->> 'schema')),
+            'describe less: an event is thin');
+    end if;
 end $_$;
 
 
@@ -1285,6 +1380,113 @@ end $$;
 
 
 --
+-- Name: compile_keyword(text, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_keyword(k text, v jsonb, at text) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made text;
+    kind text := jsonb_typeof(v);
+begin
+    if k = 'type' then
+        if kind = 'string' then
+            v := jsonb_build_array(v);
+        end if;
+        if jsonb_typeof(v) <> 'array' or v = '[]'
+           or not v <@ '["object", "array", "string", "number", "integer", "boolean", "null"]' then
+            perform postrider.refuse_schema(at, 'is not a type',
+                'use object, array, string, number, integer, boolean, null, or some of them in an array');
+        end if;
+    elsif k = 'enum' then
+        if kind <> 'array' or v = '[]' then
+            perform postrider.refuse_schema(at, 'is not a list of values', 'give an array of at least one');
+        end if;
+    elsif k = 'required' then
+        if kind <> 'array' or exists (select from jsonb_array_elements(v) e where jsonb_typeof(e) <> 'string') then
+            perform postrider.refuse_schema(at, 'is not a list of names', 'give an array of strings');
+        end if;
+    elsif k in ('minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf') then
+        if kind <> 'number' or k = 'multipleOf' and v <= '0' then
+            perform postrider.refuse_schema(at, 'is not a number that it can be', 'give a number, for multipleOf one above 0');
+        end if;
+    elsif k in ('minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties') then
+        if kind <> 'number' or v < '0' or v > '1000000000' then
+            perform postrider.refuse_schema(at, 'is not a count', 'give an integer from 0 to 1000000000');
+        elsif v::numeric % 1 <> 0 then
+            perform postrider.refuse_schema(at, 'is not a count', 'give an integer from 0 to 1000000000');
+        end if;
+    elsif k = 'uniqueItems' then
+        if kind <> 'boolean' then
+            perform postrider.refuse_schema(at, 'is neither true nor false', 'give true or false');
+        end if;
+    elsif k = 'pattern' then
+        made := case when kind = 'string' then postrider.schema_pattern(v #>> '{}') end;
+        if made is null then
+            perform postrider.refuse_schema(at, 'is not a pattern that can be checked',
+                'use literals, ., classes, \d, \w, groups, |, ^, $, *, +, ? and {m,n} up to 255, all bounds multiplied up to 10000');
+        end if;
+        v := to_jsonb(made);
+    elsif k <> 'const' then
+        perform postrider.refuse_schema(at, 'is a keyword that is not supported', 'leave it out: what is not checked must not look as if it were');
+    end if;
+    return v;
+end $_$;
+
+
+--
+-- Name: compile_parts(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    made jsonb;
+begin
+    if jsonb_typeof(parts) = 'array' then
+        select jsonb_agg(postrider.compile_schema(root, p, at || '/' || (n - 1), seen, level + 1) order by n) into made
+          from jsonb_array_elements(parts) with ordinality u (p, n);
+    elsif jsonb_typeof(parts) = 'object' then
+        select coalesce(jsonb_object_agg(p.key,
+                   postrider.compile_schema(root, p.value, at || '/' || replace(replace(p.key, '~', '~0'), '/', '~1'), seen, level + 1)), '{}')
+          into made from jsonb_each(parts) p;
+    else
+        perform postrider.refuse_schema(at, 'holds no schemas', 'give an object of them');
+    end if;
+    return made;
+end $$;
+
+
+--
+-- Name: compile_reference(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    name text := reference #>> '{}';
+    made jsonb;
+begin
+    if jsonb_typeof(reference) <> 'string' or name !~ '^#/\$defs/[A-Za-z0-9_.-]+$' or root -> '$defs' -> substr(name, 9) is null then
+        perform postrider.refuse_schema(at, 'leads nowhere', 'refer to a part of this schema: #/$defs/name');
+    elsif name = any (seen) then
+        perform postrider.refuse_schema(at, 'leads back to itself', 'data of an event has an end: write the levels out that it may have');
+    end if;
+    made := postrider.compile_schema(root, root -> '$defs' -> substr(name, 9), name, seen || name, level + 1);
+    if octet_length(made::text) > 131072 then
+        perform postrider.refuse_schema(at, 'becomes larger than 131072 bytes where it is put in', 'refer to it less often');
+    end if;
+    return made;
+end $_$;
+
+
+--
 -- Name: compile_routes(bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1488,7 +1690,7 @@ declare
     own boolean := coalesce((declarations ->> 'own')::boolean, false);
     x record;
     k postrider.kind;
-    new_types text[] := '{}';
+    new_types text[];
     new_kinds text[] := '{}';
 begin
     perform postrider.lock_declarations();
@@ -1665,6 +1867,123 @@ begin
         else
             update postrider.subscription e set seen_at = clock_timestamp() where e.name = x.name;
         end if;
+    end loop;
+end $$;
+
+
+--
+-- Name: declare_types(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_types(types json, app text, gen bigint, own boolean) RETURNS text[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    x record;
+    t postrider.event_type;
+    numbers int[];
+    routed text[] := '{}';
+begin
+    for x in select j as said, j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
+                    coalesce(j ->> 'exposure', 'internal') as exposure, j ->> 'subject' as subject,
+                    coalesce(j ->> 'validation', 'off') as validation,
+                    case when json_typeof(j -> 'versions') = 'array' then j -> 'versions' else '[]' end as versions,
+                    case when json_typeof(j -> 'deprecated') = 'object' then j -> 'deprecated' end as deprecated
+               from json_array_elements(types) j
+    loop
+        perform postrider.check_name('type', x.name, own);
+        perform postrider.check_type(x.said, x.exposure, x.validation, x.subject);
+        select * into t from postrider.event_type e where e.name = x.name;
+        numbers := array(select (v ->> 'version')::int from json_array_elements(x.versions) v order by 1);
+        if postrider.declaration_wins('type', x.name, gen, t.generation,
+            (t.description, t.exposure, t.subject, t.validation, t.versions, t.deprecated_on, t.deprecated_note, t.replaced_by)
+            is not distinct from (x.description, x.exposure, x.subject, x.validation, numbers, (x.deprecated ->> 'on')::date,
+                                  coalesce(x.deprecated ->> 'note', ''), x.deprecated ->> 'replaced_by'))
+        then
+            if x.validation <> 'off' and numbers = '{}' then
+                perform postrider.refuse('PR005', 'validation', format('%s has nothing to validate by', x.name),
+                    'declare a version with a schema, or use off');
+            end if;
+            insert into postrider.event_type as e (name, description, exposure, subject, subject_fits, validation, version, versions,
+                                                   deprecated_on, deprecated_note, replaced_by, declared_by, generation)
+            values (x.name, x.description, x.exposure, x.subject, postrider.subject_regex(x.subject), x.validation,
+                    numbers[cardinality(numbers)], numbers,
+                    (x.deprecated ->> 'on')::date, coalesce(x.deprecated ->> 'note', ''), x.deprecated ->> 'replaced_by', app, gen)
+            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
+                subject = excluded.subject, subject_fits = excluded.subject_fits, validation = excluded.validation,
+                version = excluded.version, versions = excluded.versions, deprecated_on = excluded.deprecated_on,
+                deprecated_note = excluded.deprecated_note, replaced_by = excluded.replaced_by,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
+            if t.name is null or t.exposure <> x.exposure then
+                routed := routed || x.name;
+            end if;
+            perform postrider.declare_versions(x.name, x.versions, app);
+        else
+            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
+            if gen = t.generation then
+                perform postrider.declare_versions(x.name, x.versions, app);
+            end if;
+        end if;
+    end loop;
+    for x in select e.name, e.replaced_by from postrider.event_type e
+              where e.replaced_by is not null and e.name in (select j ->> 'name' from json_array_elements(types) j)
+                and not exists (select from postrider.event_type r where r.name = e.replaced_by and r.name <> e.name)
+    loop
+        perform postrider.refuse('PR004', 'replaced_by', format('%L, for %s, was never declared', x.replaced_by, x.name),
+            'name another type that is declared, or in the same call');
+    end loop;
+    return routed;
+end $$;
+
+
+--
+-- Name: declare_versions(text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_versions(type text, versions json, app text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    x record;
+    v postrider.type_version;
+    made jsonb;
+    problem text;
+begin
+    for x in select (j ->> 'version')::int as version, j -> 'schema' as schema, j -> 'example' as example,
+                    coalesce((j ->> 'breaking')::boolean, false) as breaking
+               from json_array_elements(versions) j order by 1
+    loop
+        select * into v from postrider.type_version o where o.type = declare_versions.type and o.version = x.version;
+        if found then
+            if (v.schema::jsonb, v.example::jsonb) is distinct from (x.schema::jsonb, x.example::jsonb) then
+                perform postrider.refuse('PR006', 'versions', format('version %s of %s is already declared in another way', x.version, type),
+                    'events follow it: declare a new version');
+            end if;
+            continue;
+        end if;
+        made := postrider.compile_schema(x.schema::jsonb, x.schema::jsonb);
+        problem := postrider.schema_error(made, x.example::jsonb);
+        if problem is not null then
+            perform postrider.refuse('PR008', 'example', format('%s (%s, version %s)', regexp_replace(problem, '^ ', 'it '), type, x.version),
+                'give an example that fits the schema');
+        end if;
+        select * into v from postrider.type_version o where o.type = declare_versions.type order by o.version desc limit 1;
+        if v.version > x.version then
+            perform postrider.refuse('PR006', 'versions', format('%s has version %s, and never had version %s', type, v.version, x.version),
+                'give a new version a higher number');
+        elsif found and not x.breaking then
+            problem := postrider.schema_narrowed(v.compiled, made);
+            if problem is not null then
+                perform postrider.refuse('PR006', 'versions',
+                    format('version %s of %s is not compatible with version %s: %s', x.version, type, v.version,
+                        regexp_replace(problem, '^ ', 'it ')),
+                    'keep what was, or say breaking: true');
+            end if;
+        end if;
+        insert into postrider.type_version (type, version, schema, example, breaking, compiled, declared_by)
+        values (declare_versions.type, x.version, x.schema, x.example, x.breaking, made, app);
     end loop;
 end $$;
 
@@ -3292,6 +3611,22 @@ end $$;
 
 
 --
+-- Name: is_among(jsonb, jsonb); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_among(value jsonb, list jsonb) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if jsonb_typeof(value) in ('object', 'array') then
+        return exists (select from jsonb_array_elements(list) e where e = is_among.value);
+    end if;
+    return list @> value;
+end $$;
+
+
+--
 -- Name: is_behind(postrider.log_position, bigint, bigint, xid8, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3976,6 +4311,8 @@ CREATE TABLE postrider.event (
     id uuid NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     occurred_at timestamp with time zone NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
+    version smallint,
     type text NOT NULL COLLATE pg_catalog."C",
     owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     subject text NOT NULL,
@@ -4116,6 +4453,83 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
    ORDER BY e.seq, r.subscription
   OFFSET 0;
 END;
+
+
+--
+-- Name: mismatches(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.mismatches(type text, most integer DEFAULT 100) RETURNS TABLE(event uuid, version integer, problem text, recorded_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select e.id, m.version, m.problem, e.recorded_at
+      from postrider.type_mismatch m left join postrider.event e on e.seq = m.seq
+     where m.type = mismatches.type order by m.seq desc limit most
+$$;
+
+
+--
+-- Name: name_distance(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.name_distance(one text, other text, most integer) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    far int := most + 1;
+    before int[];
+    last int[] := array(select n from generate_series(0, length(other)) n);
+    now int[];
+    cost int;
+    least_of_row int;
+begin
+    if abs(length(one) - length(other)) > most then
+        return null;
+    end if;
+    for i in 1 .. length(one) loop
+        now := array_fill(far, array[length(other) + 1]);
+        now[1] := i;
+        least_of_row := i;
+        -- what is further from the diagonal costs more than `most` already
+        for j in greatest(1, i - most) .. least(length(other), i + most) loop
+            cost := (substr(one, i, 1) <> substr(other, j, 1))::int;
+            now[j + 1] := least(last[j + 1] + 1, now[j] + 1, last[j] + cost);
+            if i > 1 and j > 1 and substr(one, i, 1) = substr(other, j - 1, 1) and substr(one, i - 1, 1) = substr(other, j, 1) then
+                now[j + 1] := least(now[j + 1], before[j - 1] + 1);
+            end if;
+            least_of_row := least(least_of_row, now[j + 1]);
+        end loop;
+        if least_of_row > most then
+            return null;
+        end if;
+        before := last;
+        last := now;
+    end loop;
+    return nullif(least(last[length(other) + 1], far), far);
+end $$;
+
+
+--
+-- Name: nearest_names(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.nearest_names(name text, names text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with near as (
+        select n, d from unnest(names) n
+         cross join postrider.name_distance(left(name, 200), n, least(4, greatest(1, length(name) / 3))) d
+         where d is not null order by d, n limit 3
+    ), akin as (
+        select n from unnest(names) n where split_part(n, '.', 1) = split_part(name, '.', 1) and not exists (select from near)
+         order by abs(length(n) - length(name)), n limit 3
+    )
+    select coalesce((select string_agg(quote_literal(n), ', ' order by d, n) from near),
+                    (select string_agg(quote_literal(n), ', ' order by abs(length(n) - length(name)), n) from akin));
+$$;
 
 
 --
@@ -4317,7 +4731,8 @@ begin
         for k, v in select e.key, e.value from jsonb_each(value) e loop
             part := coalesce(schema -> 'properties' -> k, schema -> 'additionalProperties');
             if part is not null then
-                problem := postrider.schema_error(part, v, at || '/' || postrider.pointer_part(k));
+                -- as postrider.pointer_part, without a call for each property
+                problem := postrider.schema_error(part, v, at || '/' || replace(replace(k, '~', '~0'), '/', '~1'));
                 if problem is not null then
                     return problem;
                 end if;
@@ -4802,7 +5217,7 @@ declare
     mismatch text;
     depth int := 0;
 begin
-    checked := (select t.checked from postrider.event_type t where t.name = record.type);
+    checked := (select t.subject is not null or t.version is not null from postrider.event_type t where t.name = record.type);
     if checked is null or type like 'postrider.%' or type like 'webhook.%' then
         perform postrider.refuse_type(type);
     end if;
@@ -6202,6 +6617,48 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
 
 
 --
+-- Name: string_error(jsonb, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.string_error(schema jsonb, value text, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if length(value) < coalesce((schema -> 'minLength')::int, 0) then
+        return at || ' is shorter than ' || (schema ->> 'minLength') || ' characters';
+    elsif length(value) > (schema -> 'maxLength')::int then
+        return at || ' is longer than ' || (schema ->> 'maxLength') || ' characters';
+    elsif schema ? 'pattern' and value collate "C" !~ (schema ->> 'pattern') then
+        return at || ' does not match its pattern';
+    end if;
+    return null;
+end $$;
+
+
+--
+-- Name: subject_regex(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.subject_regex(form text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    names text[] := array(select m[1] from regexp_matches(form, '\{([^{}]*)\}', 'g') m);
+begin
+    if form = '' or octet_length(form) > 200 or form ~ '[\u0001-\u001f\u007f-\u009f]'
+       or regexp_replace(form, '\{[a-z][a-z0-9_]*\}', '', 'g') ~ '[{}]' or form ~ '\}\{'
+       or cardinality(names) <> (select count(distinct n) from unnest(names) n)
+    then
+        perform postrider.refuse('PR005', 'subject', format('%L is not the form of a subject', left(form, 80)),
+            'write the text as it is and {name} for what varies, each name once and with text between two of them: order/{id}');
+    end if;
+    return '^' || regexp_replace(regexp_replace(form, '[][(){}.*+?^$|\\-]', '\\\&', 'g'), '\\\{[a-z][a-z0-9_]*\\\}', '[^/]+', 'g') || '$';
+end $_$;
+
+
+--
 -- Name: subscriptions(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -7201,6 +7658,7 @@ CREATE TABLE postrider.event_type (
     description text DEFAULT ''::text NOT NULL,
     exposure text DEFAULT 'internal'::text NOT NULL,
     subject text,
+    subject_fits text,
     validation text DEFAULT 'off'::text NOT NULL,
     version integer,
     versions integer[] DEFAULT '{}'::integer[] NOT NULL,
@@ -7210,7 +7668,6 @@ CREATE TABLE postrider.event_type (
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    checked boolean GENERATED ALWAYS AS (((subject IS NOT NULL) OR (version IS NOT NULL))) STORED NOT NULL,
     CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text]))),
     CONSTRAINT validation_is_off_warn_or_enforce CHECK ((validation = ANY (ARRAY['off'::text, 'warn'::text, 'enforce'::text]))),
     CONSTRAINT what_is_validated_has_a_version CHECK (((validation = 'off'::text) OR (version IS NOT NULL)))
@@ -7375,6 +7832,35 @@ ALTER TABLE postrider.subscription_start ALTER COLUMN id ADD GENERATED ALWAYS AS
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+
+--
+-- Name: type_mismatch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.type_mismatch (
+    seq bigint NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    version integer NOT NULL,
+    problem text NOT NULL
+);
+
+
+--
+-- Name: type_version; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.type_version (
+    type text NOT NULL COLLATE pg_catalog."C",
+    version integer NOT NULL,
+    schema json NOT NULL,
+    example json NOT NULL,
+    breaking boolean NOT NULL,
+    compiled jsonb NOT NULL,
+    declared_by text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT version_is_1_to_32767 CHECK (((version >= 1) AND (version <= 32767)))
 );
 
 
@@ -7934,6 +8420,13 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 
 
 --
+-- Name: type_mismatch_of_type; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX type_mismatch_of_type ON postrider.type_mismatch USING btree (type, seq);
+
+
+--
 -- Name: uniq_expired; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -8010,6 +8503,14 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
+-- Name: type_version type_version_type_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_version
+    ADD CONSTRAINT type_version_type_fkey FOREIGN KEY (type) REFERENCES postrider.event_type(name);
+
+
+--
 -- Name: FUNCTION act_on_lane(queue text, order_key text, act text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8056,6 +8557,13 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION array_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
 
 
 --
@@ -8192,10 +8700,31 @@ REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION check_same(known_id uuid, type text, subject text, data json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_same(known_id uuid, type text, subject text, data json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_start(start text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_type(said json, exposure text, validation text, subject text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_type(said json, exposure text, validation text, subject text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_version(type text, said json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_version(type text, said json) FROM PUBLIC;
 
 
 --
@@ -8217,6 +8746,27 @@ REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FRO
 --
 
 REVOKE ALL ON FUNCTION postrider.coalesce_events(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_keyword(k text, v jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_keyword(k text, v jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer) FROM PUBLIC;
 
 
 --
@@ -8273,6 +8823,20 @@ REVOKE ALL ON FUNCTION postrider.declare_schedules(declarations json, app text, 
 --
 
 REVOKE ALL ON FUNCTION postrider.declare_subscriptions(declared json, app text, generation bigint, own boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare_types(types json, app text, gen bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_types(types json, app text, gen bigint, own boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare_versions(type text, versions json, app text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_versions(type text, versions json, app text) FROM PUBLIC;
 
 
 --
@@ -8577,6 +9141,13 @@ REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION is_among(value jsonb, list jsonb); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_among(value jsonb, list jsonb) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8714,6 +9285,27 @@ REVOKE ALL ON FUNCTION postrider.share_of(owner text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION mismatches(type text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.mismatches(type text, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION name_distance(one text, other text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.name_distance(one text, other text, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION nearest_names(name text, names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUBLIC;
 
 
 --
@@ -9085,6 +9677,20 @@ REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION string_error(schema jsonb, value text, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.string_error(schema jsonb, value text, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION subject_regex(form text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.subject_regex(form text) FROM PUBLIC;
 
 
 --
