@@ -285,7 +285,7 @@ async fn a_version_may_add_what_is_optional_and_allow_more_and_nothing_else() {
         match told {
             None => assert_eq!(narrowed, None, "{old} then {new}"),
             Some(told) => {
-                assert!(narrowed.as_ref().is_some_and(|n| n.starts_with(told)), "{old} then {new}: {narrowed:?}")
+                assert!(narrowed.as_ref().is_some_and(|n| n.starts_with(told)), "{old} then {new}: {narrowed:?}");
             }
         }
     }
