@@ -357,7 +357,7 @@ async fn more_types_than_one_page_are_listed_each_once() {
 #[tokio::test]
 async fn processes_that_declare_a_new_version_at_the_same_time_agree() {
     let db = TestDb::fresh().await;
-    let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(60));
+    let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_mins(1));
     let pool = pool.connect(db.url()).await.unwrap();
     let tasks: Vec<_> = (0..8)
         .map(|_| {
