@@ -39,6 +39,9 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
     end if;
+    if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
+        claim.kinds := postrider.without_held(claim.kinds);
+    end if;
     if exists (select from postrider.ready r
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
        or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)

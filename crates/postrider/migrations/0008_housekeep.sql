@@ -73,5 +73,6 @@ begin
         select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     perform postrider.forget_leftovers();
     perform postrider.forget_mismatches();
+    perform postrider.join_cuts();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;

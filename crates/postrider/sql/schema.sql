@@ -60,6 +60,17 @@ CREATE TYPE postrider.claimed AS (
 
 
 --
+-- Name: fanout; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.fanout AS (
+	state text,
+	jobs bigint[],
+	aside text[]
+);
+
+
+--
 -- Name: log_position; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -69,6 +80,19 @@ CREATE TYPE postrider.log_position AS (
 	hi pg_snapshot,
 	more boolean,
 	last_seq bigint
+);
+
+
+--
+-- Name: pass; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.pass AS (
+	most integer,
+	elsewhere boolean,
+	careful boolean,
+	below boolean,
+	refused json
 );
 
 
@@ -84,7 +108,42 @@ CREATE TYPE postrider.relayed AS (
 	open_writers boolean,
 	why text,
 	matched json,
-	starting boolean
+	starting boolean,
+	aside integer,
+	retry_in_ms bigint
+);
+
+
+--
+-- Name: slice; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.slice AS (
+	seqs bigint[],
+	types text[],
+	owners text[],
+	digests bytea[]
+);
+
+
+--
+-- Name: verified; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.verified AS (
+	first_no bigint,
+	last_no bigint,
+	cuts bigint,
+	committed bigint,
+	fanned_out bigint,
+	jobs bigint,
+	missing bigint,
+	twice bigint,
+	broken bigint,
+	altered bigint,
+	unchecked_events bigint,
+	unchecked_jobs bigint,
+	findings text[]
 );
 
 
@@ -145,6 +204,57 @@ begin
      where x.queue = act_on_lane.queue and x.key = of_key;
     perform postrider.settle_lanes(queue, array[of_key]);
     return 'done';
+end $$;
+
+
+--
+-- Name: advance_drawn(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.advance_drawn() RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    x record;
+    drawn bigint;
+    behind boolean := false;
+begin
+    for x in
+        select * from (values
+            ('event_epoch', 'select max(seq) >> 46 from postrider.event', false),
+            ('event_number', 'select max(seq & 70368744177663) from (select seq from postrider.event order by seq desc limit 10000) e', true),
+            ('job_epoch', 'select max(id) >> 46 from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+               select id from postrider.job j where j.class = k.class order by j.id desc limit 1) j', false),
+            ('job_number', 'select max((id >> 2) & 17592186044415) from (
+               select j.id from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+                   select id from postrider.job j where j.class = k.class order by j.id desc limit 10000) j
+               union all select pos from postrider.ready union all select pos from postrider.parked) j', true),
+            -- worth something only together with its worker: the newest tell enough
+            ('lease_id', 'select max(lease) from (select id as lease from postrider.lease union all
+               select d.lease from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+                   select lease from postrider.done d where d.class = k.class order by d.id desc limit 10000) d) l', true)) s (name, of, margin)
+        union all
+        select 'endpoint_id', 'select max(id) from postrider.endpoint', true where to_regclass('postrider.endpoint') is not null
+        union all
+        select c.relname, format('select max(%I) from %s', a.attname, d.refobjid::regclass), true
+          from pg_depend d
+          join pg_class c on c.oid = d.objid and c.relkind = 'S' and c.relnamespace = 'postrider'::regnamespace
+          join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+         where d.classid = 'pg_class'::regclass and d.deptype in ('i', 'a')
+    loop
+        execute x.of into drawn;
+        if drawn > coalesce(pg_sequence_last_value(format('postrider.%I', x.name)::regclass), 0) then
+            behind := true;
+            -- numbers that were drawn and left no row may have been told to somebody
+            perform setval(format('postrider.%I', x.name)::regclass, drawn + case when x.margin then 10000 else 0 end);
+        end if;
+    end loop;
+    if behind then
+        perform postrider.make_partitions(p.name) from postrider.partitioned p;
+    end if;
+    return behind;
 end $$;
 
 
@@ -242,6 +352,8 @@ begin
         select x.* from postrider.alerts_of_jobs() x
         union all
         select x.* from postrider.alerts_of_keeping() x
+        union all
+        select x.* from postrider.alerts_of_relay() x
         union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
@@ -346,6 +458,41 @@ end $$;
 
 
 --
+-- Name: alerts_of_relay(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_relay() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+begin
+    return query
+    select 'poison', case when bool_or(p.retry_at is null) then 'critical' else 'warning' end, 'subscription ' || coalesce(min(s.name), p.subscription::text),
+           min(p.since), format('%s events could not become jobs of subscription %s and were set aside: %s', count(*),
+           coalesce(min(s.name), p.subscription::text), max(p.error)),
+           'mend what the error says, then postrider.requeue(); or let go of them with postrider.drop_poison(reason)'
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.ended_at is null group by p.subscription;
+    return query
+    select 'rebased', 'warning', 'epoch ' || l.no, l.started_at, format('the log began epoch %s at %s: %s; %s events that it had not relayed were turned into jobs',
+           l.no, postrider.said(l.started_at), l.note, (select count(*) from postrider.rebased r where r.epoch = l.no)),
+           'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
+      from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
+    return query
+    select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
+           format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
+           'postrider.resume_outbound() lets it go on'
+      from postrider.instance i where i.outbound_paused_at is not null;
+    return query
+    select 'outbound_held', 'critical', 'instance ' || s.name, s.seen_at,
+           format('application %s is configured for instance %s and this database is %s: it holds its outbound work', s.app, s.name, i.name),
+           'give it the database that it is meant for; or, if this copy is to be one of its own, postrider.name_instance(name)'
+      from postrider.stranger s cross join postrider.instance i;
+end $$;
+
+
+--
 -- Name: alerts_of_server(interval); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -378,6 +525,131 @@ begin
     select 'replication_slot', 'warning', s.slot_name::text, null::timestamptz, format('replication slot %s is not in use and holds %s transactions back',
            s.slot_name, greatest(age(s.xmin), age(s.catalog_xmin))), 'drop the slot if nothing will come back for it'
       from pg_replication_slots s where not s.active and (s.xmin is not null or s.catalog_xmin is not null);
+end $$;
+
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: cut; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.cut (
+    no bigint NOT NULL,
+    from_no bigint NOT NULL,
+    epoch integer NOT NULL,
+    hi pg_snapshot NOT NULL,
+    lo pg_snapshot,
+    r_first bigint,
+    r_last bigint,
+    more boolean NOT NULL,
+    at timestamp with time zone NOT NULL,
+    n integer NOT NULL,
+    jobs integer NOT NULL,
+    aside integer NOT NULL,
+    elsewhere boolean NOT NULL,
+    events_total bigint NOT NULL,
+    jobs_total bigint NOT NULL,
+    first_seq bigint,
+    last_seq bigint,
+    first_job bigint,
+    last_job bigint,
+    digest bytea,
+    joined bytea,
+    hash bytea NOT NULL,
+    CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
+);
+
+
+--
+-- Name: append_cut(postrider.cut, postrider.cut, postrider.slice, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    n int := coalesce(cardinality(s.seqs), 0);
+    over boolean := n > how.most;
+    made record;
+begin
+    if over then
+        n := how.most;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    end if;
+    new.no := last.no + 1;
+    new.from_no := new.no;
+    new.epoch := (select max(l.no) from postrider.log_epoch l);
+    -- not before the last row's, so that delayed jobs keep their order
+    new.at := greatest(clock_timestamp(), last.at);
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := how.elsewhere;
+    new.first_job := postrider.job_position();
+    if n > 0 and how.elsewhere then
+        answer.matched := postrider.tell_matched(new.at, s.seqs, s.types, s.owners);
+        if how.refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(new.no, answer.matched, how.refused) x;
+        end if;
+        new.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif n > 0 and (how.careful or how.below) then
+        select * into made from postrider.make_each(new.no, new.at, s, how.below);
+        new.jobs := made.jobs;
+        new.aside := made.aside;
+        -- so much was too much: the slice ends earlier
+        over := over or made.upto < n;
+        n := made.upto;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    elsif n > 0 then
+        new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
+    end if;
+    new.last_job := postrider.job_position() | 3;
+    new.more := false;
+    if how.below then
+        new.lo := null;
+        update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
+    elsif not over then
+        new.lo := null;
+    else
+        new.more := true;
+        new.r_first := last.r_first;
+        new.r_last := last.r_last;
+        if not last.more then
+            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
+             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
+               and pg_visible_in_snapshot(xid, new.hi);
+        end if;
+    end if;
+    new.n := n;
+    new.first_seq := s.seqs[1];
+    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    new.events_total := last.events_total + n;
+    new.jobs_total := last.jobs_total + new.jobs;
+    if n > 0 then
+        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
+    end if;
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
+    insert into postrider.cut select new.*;
+    if new.jobs > 0 and not how.elsewhere then
+        perform postrider.wake('postrider_job');
+    end if;
+    answer.no := new.no;
+    answer.n := n;
+    answer.jobs := new.jobs;
+    answer.aside := new.aside;
+    -- there may be more from below the floor: the next pass looks
+    answer.more := over or how.below;
+    answer.why := 'done';
+    return answer;
 end $$;
 
 
@@ -415,10 +687,6 @@ begin
 end $$;
 
 
-SET default_tablespace = '';
-
-SET default_table_access_method = heap;
-
 --
 -- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
 --
@@ -454,6 +722,66 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN CASE WHEN ((filter ->> 'subscription'::text) IS NOT NULL) THEN COALESCE((SELECT s.id FROM postrider.subscription s WHERE (s.name = (asked_subscription.filter ->> 'subscription'::text))), (0)::bigint) ELSE NULL::bigint END;
+
+
+--
+-- Name: await_fanout(uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.await_fanout(event uuid) RETURNS postrider.fanout
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    v record;
+    c postrider.cut;
+    told postrider.fanout;
+    low bigint;
+    high bigint;
+    middle bigint;
+begin
+    told := row ('unknown', '{}', '{}');
+    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    if not found then
+        return told;
+    end if;
+    told.state := 'waiting';
+    if not postrider.is_relayed(v.seq, v.xid) then
+        return told;
+    end if;
+    told.state := 'done';
+    select array_agg(coalesce(s.name, p.subscription::text) order by s.name) into told.aside
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.event_seq = v.seq and p.ended_at is null;
+    -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
+    select max(l.no) into c.epoch from postrider.log_epoch l where l.floor_seq < v.seq;
+    select min(x.no), max(x.no) into low, high from postrider.cut x where x.epoch = c.epoch;
+    while low < high loop
+        select max(x.no) into middle from postrider.cut x where x.no <= (low + high) / 2;
+        select * into c from postrider.cut x where x.no = middle;
+        if pg_visible_in_snapshot(v.xid, coalesce(c.lo, c.hi)) or c.more and v.seq <= c.last_seq and pg_visible_in_snapshot(v.xid, c.hi) then
+            high := middle;
+        else
+            select min(x.no) into low from postrider.cut x where x.no > middle;
+        end if;
+    end loop;
+    select * into c from postrider.cut x
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+    if c.elsewhere then
+        told.state := 'elsewhere';
+        return told;
+    end if;
+    select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
+      from (select c.first_job as first, c.last_job as last
+            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
+     cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
+    told.aside := coalesce(told.aside, '{}');
+    return told;
+end $$;
 
 
 --
@@ -820,6 +1148,26 @@ end $$;
 
 
 --
+-- Name: check_instance(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_instance(name text, app text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('instance', check_instance.name, true);
+    update postrider.instance i set name = check_instance.name where i.name = '';
+    if exists (select from postrider.instance i where i.name = check_instance.name) then
+        return false;
+    end if;
+    insert into postrider.stranger as s (name, app) values (check_instance.name, check_instance.app)
+    on conflict on constraint stranger_pkey do update set seen_at = excluded.seen_at;
+    return true;
+end $$;
+
+
+--
 -- Name: check_isolation(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1092,6 +1440,22 @@ end $_$;
 
 
 --
+-- Name: check_subscribed(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_subscribed(subscription text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if subscription is not null and not exists (select from postrider.subscription s where s.name = check_subscribed.subscription) then
+        perform postrider.refuse('PR004', 'subscription', format('%L was never declared', left(subscription, 80)),
+            'use the name of a subscription, or null for all of them');
+    end if;
+end $$;
+
+
+--
 -- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1188,6 +1552,9 @@ declare
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
+    end if;
+    if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
+        claim.kinds := postrider.without_held(claim.kinds);
     end if;
     if exists (select from postrider.ready r
                 where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
@@ -1621,38 +1988,13 @@ end $$;
 
 
 --
--- Name: cut; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.cut (
-    no bigint NOT NULL,
-    epoch integer NOT NULL,
-    hi pg_snapshot NOT NULL,
-    lo pg_snapshot,
-    r_first bigint,
-    r_last bigint,
-    more boolean NOT NULL,
-    at timestamp with time zone NOT NULL,
-    n integer NOT NULL,
-    jobs integer NOT NULL,
-    events_total bigint NOT NULL,
-    jobs_total bigint NOT NULL,
-    first_seq bigint,
-    last_seq bigint,
-    x bigint,
-    hash bytea NOT NULL,
-    CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
-);
-
-
---
 -- Name: cut_hash(bytea, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
 CREATE FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, (c).x), 'UTF8'::name));
+    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text)), 'UTF8'::name));
 
 
 --
@@ -2059,6 +2401,9 @@ begin
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
+            delete from postrider.poison p where p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46;
+            delete from postrider.rebased r where r.seq >= epoch << 46 and r.seq < (epoch + 1) << 46;
+            delete from postrider.erased x where x.seq >= epoch << 46 and x.seq < (epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
             return json_build_object('span', child, 'again', true);
         exception when lock_not_available then
@@ -2066,6 +2411,31 @@ begin
         end;
     end loop;
     return json_build_object('span', child, 'held', true, 'again', false);
+end $$;
+
+
+--
+-- Name: drop_poison(text, uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_poison(reason text, event uuid DEFAULT NULL::uuid, subscription text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n bigint;
+begin
+    if coalesce(trim(reason), '') = '' then
+        perform postrider.refuse('PR005', 'reason', 'it is empty', 'say why no job is to be made of these events');
+    end if;
+    perform postrider.check_subscribed(drop_poison.subscription);
+    update postrider.poison p set ended_at = clock_timestamp(), ended_as = 'dropped', reason = left(drop_poison.reason, 1000), retry_at = null
+     where p.ended_at is null
+       and (event is null or p.event_seq = postrider.event_seq(event))
+       and (drop_poison.subscription is null
+            or p.subscription = (select s.id from postrider.subscription s where s.name = drop_poison.subscription));
+    get diagnostics n = row_count;
+    return n;
 end $$;
 
 
@@ -2127,6 +2497,44 @@ CREATE FUNCTION postrider.dropped_traceparents() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN COALESCE(pg_sequence_last_value('postrider.traceparent_dropped'::regclass), (0)::bigint);
+
+
+--
+-- Name: due_elsewhere(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.due_elsewhere() RETURNS json
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    p postrider.poison;
+    e record;
+    told json;
+    job json;
+    jobs json[] := '{}';
+    events json[] := '{}';
+begin
+    perform postrider.check_isolation();
+    if not pg_try_advisory_xact_lock(7305, 1) then
+        return null;
+    end if;
+    for p in select x.* from postrider.poison x
+              where x.ended_at is null and x.retry_at <= clock_timestamp()
+              order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
+    loop
+        select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
+        if job is null then
+            perform postrider.poison_tried(p, false, null, null, null);
+        else
+            jobs := jobs || job;
+            events := events || (told -> 'events' -> 0);
+        end if;
+    end loop;
+    return json_build_object('jobs', array_to_json(jobs), 'events', array_to_json(events));
+end $$;
 
 
 --
@@ -2469,6 +2877,37 @@ end $$;
 
 
 --
+-- Name: erase(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.erase(event uuid, reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    v record;
+begin
+    if coalesce(trim(reason), '') = '' then
+        perform postrider.refuse('PR005', 'reason', 'it is empty', 'say why the data is erased');
+    end if;
+    select e.seq, e.xid, e.data into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event for update;
+    if not found then
+        perform postrider.refuse('PR004', 'event', format('there is no event %s', event), 'look whether its transaction has committed, and how long events are kept');
+    end if;
+    if not postrider.is_relayed(v.seq, v.xid) then
+        perform postrider.refuse('PR005', 'event', 'the relay has not come to it yet', 'try again when it has: see postrider.await_fanout');
+    end if;
+    insert into postrider.erased (seq, data_sha256, reason)
+    values (v.seq, sha256(convert_to(v.data::text, 'UTF8')), left(erase.reason, 1000)) on conflict do nothing;
+    if not found then
+        return false;
+    end if;
+    update postrider.event e set data = '{}' where e.seq = v.seq;
+    return true;
+end $$;
+
+
+--
 -- Name: event_id(timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2505,7 +2944,16 @@ CREATE FUNCTION postrider.event_pinned_by(epoch bigint) RETURNS text
 declare
     s record;
     needed boolean;
+    subs text;
 begin
+    -- their jobs are still to be made, if somebody mends what keeps them from it
+    select string_agg(distinct coalesce(b.name, x.subscription::text), ', ') into subs
+      from (select p.subscription from postrider.poison p
+             where p.ended_at is null and p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46 limit 1000) x
+      left join postrider.subscription b on b.id = x.subscription;
+    if subs is not null then
+        return 'events that were set aside for subscription ' || left(subs, 200);
+    end if;
     for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
         if s.kept then
             execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
@@ -2530,6 +2978,52 @@ CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (((('x'::text || "right"(replace((id)::text, '-'::text, ''::text), 16)))::bit(64))::bigint & '4611686018427387903'::bigint);
+
+
+--
+-- Name: events_of_cut(postrider.cut, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
+    floor bigint := (select l.floor_seq from postrider.log_epoch l where l.no = c.epoch);
+    roof bigint := coalesce((select l.floor_seq from postrider.log_epoch l where l.no = c.epoch + 1), 9223372036854775807);
+    after bigint := case when before.more then before.last_seq else floor end;
+    upto bigint := case when c.more then c.last_seq else roof end;
+    sliced boolean := c.more or before.more;
+    r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
+    r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
+begin
+    select count(*), sha256(string_agg(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+      into n, digest
+      from (
+        select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
+         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+        union all
+        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
+         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        union all
+        select v.* from postrider.event v
+         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
+           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
+        union all
+        select v.* from postrider.event v
+         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+           and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
+           and pg_visible_in_snapshot(v.xid, c.hi)) e
+      left join postrider.erased x on x.seq = e.seq
+     -- what an unfinished window of this epoch left is of the epoch that came after
+     where not exists (select from postrider.rebased r where r.seq = e.seq and r.epoch > c.epoch);
+end $$;
 
 
 --
@@ -2642,6 +3136,9 @@ begin
     end if;
     select * into p from postrider.parked x where x.id = j.id;
     if found then
+        if p.key like 'kind:%' and postrider.is_held(j.kind) then
+            return postrider.explain_held();
+        end if;
         return postrider.explain_parked(j, p);
     end if;
     select * into r from postrider.ready x
@@ -2665,6 +3162,29 @@ CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
+
+
+--
+-- Name: instance; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.instance (
+    one boolean DEFAULT true NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    outbound_paused_at timestamp with time zone,
+    reason text,
+    CONSTRAINT there_is_one_instance CHECK (one)
+);
+
+
+--
+-- Name: explain_held(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain_held() RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT format('Outbound work is paused since %s%s: it waits until postrider.resume_outbound(), and spends no attempt.'::text, postrider.said(i.outbound_paused_at), COALESCE(((' ('::text || NULLIF(i.reason, ''::text)) || ')'::text), ''::text)) AS format FROM postrider.instance i);
 
 
 --
@@ -3151,6 +3671,34 @@ end $$;
 
 
 --
+-- Name: first_cut(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.first_cut(epoch integer) RETURNS postrider.cut
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    c postrider.cut;
+begin
+    c.no := 1;
+    c.from_no := 1;
+    c.epoch := first_cut.epoch;
+    c.hi := pg_current_snapshot();
+    c.more := false;
+    c.at := clock_timestamp();
+    c.n := 0;
+    c.jobs := 0;
+    c.aside := 0;
+    c.elsewhere := false;
+    c.events_total := 0;
+    c.jobs_total := 0;
+    c.hash := postrider.cut_hash('\x', c);
+    return c;
+end $$;
+
+
+--
 -- Name: first_of_key(text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3403,10 +3951,10 @@ end $$;
 
 
 --
--- Name: hand_over(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: hand_over(integer, boolean, boolean, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
+CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT false, careful boolean DEFAULT false, refused json DEFAULT NULL::json) RETURNS postrider.relayed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -3419,8 +3967,10 @@ CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT fals
 declare
     b postrider.subscription_start;
     last postrider.cut;
+    new postrider.cut;
+    made record;
     now_at postrider.log_position;
-    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true);
+    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true, 0, null);
     seqs bigint[];
     types text[];
     owners text[];
@@ -3451,16 +4001,38 @@ begin
     select max(w.seq), count(*), array_agg(w.seq order by w.seq) filter (where w.wanted), array_agg(w.type order by w.seq) filter (where w.wanted),
            array_agg(w.owner order by w.seq) filter (where w.wanted)
       into last_seen, looked, seqs, types, owners
-      from postrider.walk(b, 2 * most) w;
+      from postrider.walk(b, case when careful then 512 else 2 * most end) w;
+    new := last;
+    new.elsewhere := elsewhere;
+    new.aside := 0;
+    new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
         answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        if refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
+        end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif seqs is not null and careful then
+        select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
+                                                    array[b.subscription]);
+        answer.jobs := made.jobs;
+        new.aside := made.aside;
+        if made.upto < cardinality(seqs) then
+            last_seen := seqs[made.upto];
+            looked := greatest(512, 2 * most);
+        end if;
     elsif seqs is not null then
         answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
+    answer.aside := new.aside;
+    if answer.jobs + new.aside > 0 then
+        new.jobs := answer.jobs;
+        new.last_job := postrider.job_position() | 3;
+        perform postrider.note_cut(last, new);
+    end if;
     -- fewer than were asked for: so far the log was walked to its end
-    over := looked < 2 * most;
+    over := looked < (case when careful then 512 else 2 * most end);
     taken := over and b.upto::text = now_at::text;
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
@@ -3636,6 +4208,94 @@ CREATE FUNCTION postrider.is_behind(p postrider.log_position, floor_seq bigint, 
 
 
 --
+-- Name: is_outbound(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_outbound(kind text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((kind ~~ 'webhook.%'::text) OR (kind ~~ 'http.%'::text));
+
+
+--
+-- Name: is_held(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_held(kind text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (postrider.is_outbound(kind) AND (EXISTS (SELECT FROM postrider.instance i WHERE (i.outbound_paused_at IS NOT NULL))));
+
+
+--
+-- Name: is_of_the_server(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_of_the_server(code text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ("left"(code, 2) = ANY (ARRAY['08'::text, '25'::text, '40'::text, '53'::text, '55'::text, '57'::text, '58'::text]));
+
+
+--
+-- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.log_epoch (
+    no integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    floor_seq bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    note text NOT NULL,
+    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
+    done_at timestamp with time zone
+);
+
+
+--
+-- Name: rebased; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.rebased (
+    seq bigint NOT NULL,
+    epoch integer NOT NULL,
+    cut bigint
+);
+
+
+--
+-- Name: is_relayed(bigint, xid8); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_relayed(seq bigint, xid xid8) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END AS "case" FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
+
+
+--
+-- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_epoch
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 65535
+    CACHE 1;
+
+
+--
+-- Name: job_position(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.job_position() RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (COALESCE(pg_sequence_last_value('postrider.job_number'::regclass), (0)::bigint) << 2));
+
+
+--
 -- Name: job_spans(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3732,6 +4392,29 @@ end $$;
 
 
 --
+-- Name: jobs_of_cut(postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    select count(*) into n
+      from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (c.first_job | 3) and j.id <= c.last_job
+     where j.event_seq is not null and j.subscription is not null
+       and not exists (select from postrider.poison p where p.event_seq = j.event_seq and p.subscription = j.subscription
+                          and j.id > (p.first_job | 3) and j.id <= p.last_job);
+    gone := exists (select from postrider.retired r where r.first <= c.last_job >> 46 and r.until > c.first_job >> 46)
+         or exists (select from postrider.deleted d where d.id > c.first_job and d.id <= c.last_job);
+end $$;
+
+
+--
 -- Name: done; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -3760,6 +4443,74 @@ CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
+
+
+--
+-- Name: join_cuts(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.join_cuts(most integer DEFAULT 5000) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    rows postrider.cut[];
+    whole int := 0;
+    g record;
+    e record;
+    before postrider.cut;
+    c postrider.cut;
+    went int := 0;
+    mark bigint;
+begin
+    select j.no into mark from postrider.joined_cuts j for update;
+    select array_agg(q.x order by (q.x).no) into rows from (
+        select y from postrider.cut y where y.no > mark and y.at < date_trunc('minute', clock_timestamp() - interval '1 hour') order by y.no limit most) q (x);
+    for i in reverse coalesce(cardinality(rows), 0)..1 loop
+        if not (rows[i]).more then
+            whole := i;
+            exit;
+        end if;
+    end loop;
+    -- the last minute may go on behind the rows that were looked at
+    for g in
+        select min(r.o)::int as first, max(r.o)::int as last, sum(r.n)::int as n, sum(r.jobs)::int as jobs, sum(r.aside)::int as aside,
+               min(r.first_seq) as first_seq, max(r.last_seq) as last_seq, min(r.first_job) as first_job, max(r.last_job) as last_job
+          from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
+                  from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
+                          from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+          join postrider.log_epoch l on l.no = r.epoch
+         where r.last_seq > l.floor_seq and r.n > 0
+         group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
+         order by 1
+    loop
+        select * into before from postrider.cut x where x.no < (rows[g.first]).no order by x.no desc limit 1;
+        c := rows[g.last];
+        c.from_no := (rows[g.first]).from_no;
+        c.n := g.n;
+        c.jobs := g.jobs;
+        c.aside := g.aside;
+        c.first_seq := g.first_seq;
+        c.last_seq := g.last_seq;
+        c.first_job := g.first_job;
+        c.last_job := g.last_job;
+        select * into e from postrider.events_of_cut(c, before) x;
+        -- what is not whole stays as it is, for postrider.verify to tell
+        continue when e.n <> g.n or before.more;
+        c.digest := e.digest;
+        c.joined := coalesce(c.joined, c.hash);
+        c.hash := postrider.cut_hash(coalesce(before.joined, before.hash, '\x'), c);
+        delete from postrider.cut x where x.no >= (rows[g.first]).no and x.no <= c.no;
+        insert into postrider.cut select c.*;
+        went := went + g.last - g.first;
+    end loop;
+    if whole > 0 then
+        update postrider.joined_cuts j set no = (rows[whole]).no;
+    end if;
+    return went;
+end $$;
 
 
 --
@@ -4215,6 +4966,61 @@ end $$;
 
 
 --
+-- Name: make_each(bigint, timestamp with time zone, postrider.slice, boolean, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[] DEFAULT NULL::bigint[], OUT jobs integer, OUT aside integer, OUT upto integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    failed int := 0;
+    first_of int[] := array[1];
+    last_of int[] := array[cardinality(s.seqs)];
+    depth int := 1;
+    a int;
+    b int;
+    one record;
+begin
+    jobs := 0;
+    aside := 0;
+    upto := 0;
+    while depth > 0 loop
+        a := first_of[depth];
+        b := last_of[depth];
+        depth := depth - 1;
+        if not below or not exists (select from postrider.rebase_known k where k.event_seq = any (s.seqs[a:b])) then
+            begin
+                jobs := jobs + postrider.fan_out(at, s.seqs[a:b], s.types[a:b], s.owners[a:b], subscriptions);
+                upto := b;
+                continue;
+            exception when others then
+                if postrider.is_of_the_server(sqlstate) then
+                    raise;
+                end if;
+                failed := failed + 1;
+            end;
+        end if;
+        if a = b then
+            select * into one from postrider.make_one(no, at, s.seqs[a], s.types[a], s.owners[a], subscriptions);
+            jobs := jobs + one.jobs;
+            aside := aside + one.aside;
+            failed := failed + one.failed;
+            upto := a;
+            exit when failed > 1000;
+        else
+            -- the left half on top: it comes first
+            first_of[depth + 1] := (a + b) / 2 + 1;
+            last_of[depth + 1] := b;
+            first_of[depth + 2] := a;
+            last_of[depth + 2] := (a + b) / 2;
+            depth := depth + 2;
+        end if;
+    end loop;
+end $$;
+
+
+--
 -- Name: make_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4236,6 +5042,61 @@ begin
     return coalesce(made, '{}');
 exception when lock_not_available then
     return '{}';
+end $$;
+
+
+--
+-- Name: make_one(bigint, timestamp with time zone, bigint, text, text, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    subs bigint[] := array(
+        select r.subscription from postrider.route r
+         where r.type = make_one.type and r.owner = any (array['', make_one.owner])
+           and case when make_one.subscriptions is null then not r.starting else r.subscription = any (make_one.subscriptions) end
+           and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+         order by r.subscription);
+    first_of int[] := array[1];
+    last_of int[] := array[cardinality(subs)];
+    depth int := least(cardinality(subs), 1);
+    a int;
+    b int;
+    code text;
+    error text;
+begin
+    jobs := 0;
+    aside := 0;
+    failed := 0;
+    while depth > 0 loop
+        a := first_of[depth];
+        b := last_of[depth];
+        depth := depth - 1;
+        begin
+            jobs := jobs + postrider.fan_out(at, array[seq], array[type], array[owner], subs[a:b]);
+            continue;
+        exception when others then
+            if postrider.is_of_the_server(sqlstate) then
+                raise;
+            end if;
+            failed := failed + 1;
+            code := sqlstate;
+            error := sqlerrm;
+        end;
+        if a = b then
+            perform postrider.set_aside(seq, subs[a], no, code, error);
+            aside := aside + 1;
+        else
+            first_of[depth + 1] := (a + b) / 2 + 1;
+            last_of[depth + 1] := b;
+            first_of[depth + 2] := a;
+            last_of[depth + 2] := (a + b) / 2;
+            depth := depth + 2;
+        end if;
+    end loop;
 end $$;
 
 
@@ -4512,6 +5373,21 @@ end $$;
 
 
 --
+-- Name: name_instance(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.name_instance(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('instance', name_instance.name, true);
+    update postrider.instance i set name = name_instance.name;
+    delete from postrider.stranger;
+end $$;
+
+
+--
 -- Name: nearest_names(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4530,6 +5406,61 @@ CREATE FUNCTION postrider.nearest_names(name text, names text[]) RETURNS text
     select coalesce((select string_agg(quote_literal(n), ', ' order by d, n) from near),
                     (select string_agg(quote_literal(n), ', ' order by abs(length(n) - length(name)), n) from akin));
 $$;
+
+
+--
+-- Name: next_slice(pg_snapshot, pg_snapshot, bigint, integer, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) RETURNS postrider.slice
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+begin
+    -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
+    if inside.no is null then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
+                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+             order by seq limit most + 1) e;
+    else
+        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
+        -- read the whole window again for each slice
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
+                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
+                    and pg_visible_in_snapshot(xid, hi)
+                  order by seq limit most + 1)) both_kinds
+             order by seq limit most + 1) e;
+    end if;
+    return s;
+end $$;
 
 
 --
@@ -4625,6 +5556,30 @@ END;
 
 
 --
+-- Name: note_cut(postrider.cut, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_cut(last postrider.cut, new postrider.cut) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    new.no := last.no + 1;
+    new.from_no := new.no;
+    new.at := greatest(clock_timestamp(), last.at);
+    new.n := 0;
+    new.first_seq := null;
+    new.digest := null;
+    new.joined := null;
+    new.events_total := last.events_total;
+    new.jobs_total := last.jobs_total + new.jobs;
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
+    insert into postrider.cut select new.*;
+    return new.no;
+end $$;
+
+
+--
 -- Name: note_failed(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4636,6 +5591,27 @@ begin
     insert into postrider.failed (class, id, lease) values (new.class, new.id, new.lease);
     return null;
 end $$;
+
+
+--
+-- Name: note_known(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_known() RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+    insert into postrider.rebase_known (event_seq, subscription)
+    select j.event_seq, j.subscription
+      from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (select coalesce(max(c.last_job), 0) from postrider.cut c)
+      join postrider.rebased r on r.seq = j.event_seq and r.cut is null
+     where j.subscription is not null
+    union
+    select p.event_seq, p.subscription from postrider.poison p join postrider.rebased r on r.seq = p.event_seq and r.cut is null
+    on conflict do nothing
+$$;
 
 
 --
@@ -4885,6 +5861,19 @@ end $$;
 
 
 --
+-- Name: pause_outbound(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause_outbound(reason text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.instance i set outbound_paused_at = coalesce(i.outbound_paused_at, clock_timestamp()), reason = left(pause_outbound.reason, 1000);
+end $$;
+
+
+--
 -- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4928,6 +5917,60 @@ CREATE FUNCTION postrider.pointer_part(name text) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN replace(replace(name, '~'::text, '~0'::text), '/'::text, '~1'::text);
+
+
+--
+-- Name: poison_retry_at(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.poison_retry_at(tries integer) RETURNS timestamp with time zone
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (clock_timestamp() + ((ARRAY['10 seconds'::text, '1 minute'::text, '10 minutes'::text, '1 hour'::text])[tries])::interval);
+
+
+--
+-- Name: poison; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.poison (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL,
+    cut bigint NOT NULL,
+    code text NOT NULL,
+    error text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    tries smallint DEFAULT 1 NOT NULL,
+    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retry_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
+);
+
+
+--
+-- Name: poison_tried(postrider.poison, boolean, text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.poison x
+       set tried_at = clock_timestamp(), tries = x.tries + 1,
+           code = coalesce(poison_tried.code, x.code), error = coalesce(left(poison_tried.error, 1000), x.error),
+           retry_at = case when poison_tried.error is not null then postrider.poison_retry_at(x.tries + 1) end,
+           ended_at = case when poison_tried.error is null then clock_timestamp() end,
+           ended_as = case when poison_tried.error is null then case when made then 'made' else 'gone' end end,
+           first_job = poison_tried.first_job, last_job = case when poison_tried.first_job is not null then postrider.job_position() | 3 end
+     where x.event_seq = p.event_seq and x.subscription = p.subscription;
+end $$;
 
 
 --
@@ -5425,10 +6468,10 @@ end $$;
 
 
 --
--- Name: relay(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: relay(integer, boolean, boolean, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.relay(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
+CREATE FUNCTION postrider.relay(most integer, elsewhere boolean DEFAULT false, careful boolean DEFAULT false, refused json DEFAULT NULL::json) RETURNS postrider.relayed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -5442,13 +6485,10 @@ declare
     last postrider.cut;
     new postrider.cut;
     epoch postrider.log_epoch;
-    lo pg_snapshot;
-    hi pg_snapshot;
-    after bigint;
-    seqs bigint[];
-    types text[];
-    owners text[];
+    s postrider.slice;
     answer postrider.relayed;
+    retried int := 0;
+    slice_most int := case when careful then least(most, 256) else most end;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -5456,118 +6496,60 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy', null, false);
+    if most is null or most < 1 then
+        perform postrider.refuse('PR005', 'most', format('%s is out of range', coalesce(most::text, 'null')), 'use 1 or more events');
+    end if;
+    answer := row (null, 0, 0, false, false, 'busy', null, false, 0, null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
     -- each statement from here on sees the last relay's row
     select * into last from postrider.cut order by no desc limit 1;
     select * into epoch from postrider.log_epoch order by no desc limit 1;
-    if epoch.system_identifier <> (select system_identifier from pg_control_system()) then
-        perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
+    select pg_current_snapshot() into new.hi;
+    if epoch.system_identifier <> (select system_identifier from pg_control_system())
+       or not last.more and pg_snapshot_xmax(new.hi) < pg_snapshot_xmax(last.hi)
+    then
+        return postrider.start_rebase(last, epoch);
     end if;
     answer.why := 'idle';
-    answer.starting := exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.starting := epoch.done_at is not null and cardinality(epoch.late) = 0 and exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.open_writers := not last.more and pg_snapshot_xmin(new.hi) < pg_snapshot_xmax(new.hi);
+    -- what was set aside comes first, and so does what is left from below the floor: it is older
+    select (extract(epoch from p.retry_at - clock_timestamp()) * 1000)::bigint into answer.retry_in_ms
+      from postrider.poison p where p.ended_at is null and p.retry_at is not null order by p.retry_at limit 1;
+    if answer.retry_in_ms <= 0 and not elsewhere then
+        retried := postrider.retry_poison();
+        answer.retry_in_ms := 0;
+    end if;
+    if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
+        s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
+        if s.seqs is not null then
+            new.hi := last.hi;
+            return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
+        end if;
+    end if;
+
     if last.more then
-        lo := last.lo;
-        hi := last.hi;
-        after := last.last_seq;
-    else
-        lo := last.hi;
-        after := epoch.floor_seq;
-        select pg_current_snapshot() into hi;
-        answer.open_writers := pg_snapshot_xmin(hi) < pg_snapshot_xmax(hi);
-        if pg_snapshot_xmax(hi) < pg_snapshot_xmax(lo) then
-            perform postrider.refuse('PR012', 'cut', 'the last cut is ahead of this cluster', 'this is a restored copy: rebase it');
-        end if;
-        if hi::text = lo::text then
-            return answer;
-        end if;
-    end if;
-
-    if not last.more then
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                select seq, type, owner from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
-             order by seq limit most + 1) e;
-    else
-        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
-        -- read the whole window again for each slice
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                (select seq, type, owner from postrider.event
-                  where seq >= greatest(after + 1, last.r_first) and seq <= last.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
-                  order by seq limit most + 1)) both_kinds
-             order by seq limit most + 1) e;
-    end if;
-
-    answer.n := coalesce(cardinality(seqs), 0);
-    answer.more := answer.n > most;
-    if answer.more then
-        answer.n := most;
-        seqs := seqs[1:most];
-        types := types[1:most];
-        owners := owners[1:most];
+        new.lo := last.lo;
+        new.hi := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+    elsif new.hi::text <> last.hi::text then
+        new.lo := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if answer.n = 0 and not last.more
-       and pg_snapshot_xmax(hi)::text::numeric - pg_snapshot_xmax(lo)::text::numeric <= 10000
+    if s.seqs is null and not last.more and (new.lo is null
+       or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
+        if retried > 0 then
+            answer.jobs := retried;
+            perform postrider.wake('postrider_job');
+        end if;
         return answer;
     end if;
-
-    new.no := last.no + 1;
-    new.epoch := epoch.no;
-    new.hi := hi;
-    new.more := answer.more;
-    new.at := greatest(clock_timestamp(), last.at);
-    new.n := answer.n;
-    new.first_seq := seqs[1];
-    new.last_seq := coalesce(seqs[answer.n], after);
-    if answer.more then
-        new.lo := lo;
-        new.r_first := last.r_first;
-        new.r_last := last.r_last;
-        if not last.more then
-            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-               and pg_visible_in_snapshot(xid, hi);
-        end if;
-    end if;
-    if answer.n > 0 and elsewhere then
-        answer.matched := postrider.tell_matched(new.at, seqs, types, owners);
-        answer.jobs := json_array_length(answer.matched -> 'jobs');
-    elsif answer.n > 0 then
-        answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
-    end if;
-    new.jobs := answer.jobs;
-    new.events_total := last.events_total + answer.n;
-    new.jobs_total := last.jobs_total + answer.jobs;
-    select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
-    new.hash := postrider.cut_hash(last.hash, new);
-    insert into postrider.cut select new.*;
-    if answer.jobs > 0 and not elsewhere then
-        perform postrider.wake('postrider_job');
-    end if;
-    answer.no := new.no;
-    answer.why := 'done';
-    return answer;
+    new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
+    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
 end $$;
 
 
@@ -5598,6 +6580,31 @@ begin
         values (replace_waiting.run_at, w.id, w.queue, w.priority, w.share, w.attempt, w.losses, w.flags, 0, w.order_key);
     end if;
     return true;
+end $$;
+
+
+--
+-- Name: requeue(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.requeue(event uuid DEFAULT NULL::uuid, subscription text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n bigint;
+begin
+    perform postrider.check_subscribed(requeue.subscription);
+    update postrider.poison p set tries = 0, retry_at = clock_timestamp()
+     where p.ended_at is null
+       and (event is null or p.event_seq = postrider.event_seq(event))
+       and (requeue.subscription is null
+            or p.subscription = (select s.id from postrider.subscription s where s.name = requeue.subscription));
+    get diagnostics n = row_count;
+    if n > 0 then
+        perform postrider.wake('postrider_event');
+    end if;
+    return n;
 end $$;
 
 
@@ -5698,6 +6705,62 @@ end $_$;
 
 
 --
+-- Name: rest_of_rebase(postrider.log_epoch, integer, pg_snapshot); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) RETURNS postrider.slice
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+    before record;
+    ended xid8[] := array(select x from unnest(epoch.late) x where pg_visible_in_snapshot(x, now));
+begin
+    if cardinality(ended) > 0 then
+        -- they were open when the rebase began; transactions of the cluster before may have the same numbers, and are older
+        select max(c.last_seq) as highest, max(c.at) as at into before from postrider.cut c where c.epoch < rest_of_rebase.epoch.no;
+        insert into postrider.rebased (seq, epoch)
+        select v.seq, epoch.no from postrider.event v
+         where v.xid = any (ended) and v.seq <= epoch.floor_seq and (v.seq > before.highest or v.recorded_at > before.at)
+        on conflict do nothing;
+        if found then
+            perform postrider.note_known();
+        end if;
+        update postrider.log_epoch l set late = array(select x from unnest(l.late) x where x <> all (ended)) where l.no = epoch.no;
+    end if;
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+               || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+      into s.seqs, s.types, s.owners, s.digests
+      from (select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq where r.cut is null order by r.seq limit most + 1) e;
+    if s.seqs is null then
+        delete from postrider.rebase_known;
+        update postrider.log_epoch l set done_at = coalesce(l.done_at, clock_timestamp()) where l.no = epoch.no;
+    end if;
+    return s;
+end $$;
+
+
+--
+-- Name: resume_outbound(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.resume_outbound() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.instance i set outbound_paused_at = null, reason = null where i.outbound_paused_at is not null;
+    if found then
+        perform postrider.wake('postrider_job');
+        return true;
+    end if;
+    return false;
+end $$;
+
+
+--
 -- Name: retire(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5754,6 +6817,7 @@ declare
     current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
     keep interval := (select r.keep from postrider.retention r where r.what = 'event');
     last postrider.cut;
+    log postrider.log_epoch;
     done pg_snapshot;
     e bigint;
     child text;
@@ -5762,6 +6826,7 @@ declare
 begin
     select * into last from postrider.cut order by no desc limit 1;
     done := coalesce(last.lo, last.hi);
+    select * into log from postrider.log_epoch l order by l.no desc limit 1;
     for e in
         select x.epoch - 1 from postrider.epoch x
          where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
@@ -5781,12 +6846,15 @@ begin
             end;
             perform postrider.forget_written(0::smallint, e);
             -- positions mean something only in the cluster that they were taken in
-            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
-               (select c.system_identifier from pg_control_system() c) then
+            if log.system_identifier is distinct from (select c.system_identifier from pg_control_system() c) then
                 pinned_by := 'a log that was restored and not rebased';
+            elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
+                pinned_by := 'a rebase that is not over';
             else
+                -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
-                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
+                    where v.xid >= pg_snapshot_xmin($1) and v.seq > $2 and not pg_visible_in_snapshot(v.xid, $1))', child)
+                   into uncut using done, log.floor_seq;
                 if uncut then
                     pinned_by := 'events that the relay has not come to';
                 else
@@ -5880,6 +6948,27 @@ end $_$;
 
 
 --
+-- Name: retried_elsewhere(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retried_elsewhere(tried json) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    t record;
+begin
+    for t in select p, x ->> 'error' as error
+               from json_array_elements(retried_elsewhere.tried) x
+               join postrider.poison p on p.event_seq = (x ->> 'seq')::bigint and p.subscription = (x ->> 'subscription')::bigint
+              where p.ended_at is null
+    loop
+        perform postrider.poison_tried(t.p, true, case when t.error is not null then '' end, t.error, null);
+    end loop;
+end $$;
+
+
+--
 -- Name: retry(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5940,6 +7029,46 @@ begin
       from unnest(revived) r (id) join postrider.job q on q.class = (r.id & 3)::smallint and q.id = r.id
      order by q.unique_hash, q.id
         on conflict do nothing;
+end $$;
+
+
+--
+-- Name: retry_poison(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retry_poison() RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    p postrider.poison;
+    e record;
+    first_job bigint;
+    made int;
+    all_made int := 0;
+begin
+    for p in select x.* from postrider.poison x
+              where x.ended_at is null and x.retry_at <= clock_timestamp()
+              order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
+    loop
+        select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
+        first_job := postrider.job_position();
+        begin
+            made := postrider.fan_out(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
+            -- of some subscriptions one job stands for several events
+            perform postrider.poison_tried(p, made > 0 or exists (select from postrider.route r where r.subscription = p.subscription), null, null, first_job);
+            all_made := all_made + made;
+        exception when others then
+            if postrider.is_of_the_server(sqlstate) then
+                -- no try of its own
+                update postrider.poison x set retry_at = clock_timestamp() + interval '10 seconds'
+                 where x.event_seq = p.event_seq and x.subscription = p.subscription;
+            else
+                perform postrider.poison_tried(p, false, sqlstate, sqlerrm, null);
+            end if;
+        end;
+    end loop;
+    return all_made;
 end $$;
 
 
@@ -6288,6 +7417,23 @@ end $_$;
 
 
 --
+-- Name: set_aside(bigint, bigint, bigint, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.poison as p (event_seq, subscription, cut, code, error, retry_at)
+    values (set_aside.event_seq, set_aside.subscription, set_aside.cut, set_aside.code, left(set_aside.error, 1000), postrider.poison_retry_at(1))
+    on conflict on constraint poison_pkey do update
+       set cut = excluded.cut, code = excluded.code, error = excluded.error, since = excluded.since, tries = 1, tried_at = excluded.tried_at,
+           retry_at = excluded.retry_at, ended_at = null, ended_as = null, reason = null, first_job = null, last_job = null;
+end $$;
+
+
+--
 -- Name: set_limit(text, text, integer, integer, interval); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6553,6 +7699,68 @@ begin
     return true;
 exception when no_data_found then
     return false;
+end $$;
+
+
+--
+-- Name: start_rebase(postrider.cut, postrider.log_epoch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.start_rebase(last postrider.cut, epoch postrider.log_epoch) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    here bigint := (select c.system_identifier from pg_control_system() c);
+    before bytea;
+    done pg_snapshot := coalesce(last.lo, last.hi);
+    highest bigint;
+    new postrider.cut;
+    behind boolean;
+begin
+    select coalesce(c.joined, c.hash) into before from postrider.cut c where c.no = last.from_no - 1;
+    if last.hash is distinct from postrider.cut_hash(coalesce(before, '\x'), last)
+       or pg_snapshot_xmax(last.hi) < pg_snapshot_xmax(done)
+    then
+        perform postrider.refuse('PR012', 'cut', format('row %s contradicts itself, so nobody can tell what was relayed', last.no),
+            'restore the table postrider.cut from where it is whole; postrider.verify says which rows are');
+    end if;
+    behind := postrider.advance_drawn();
+    -- the floor before the snapshot: whoever drew a number up to it is over in the snapshot, or open in it
+    new.last_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46)
+                  | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
+    select pg_current_snapshot() into new.hi;
+    select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
+    insert into postrider.rebased (seq, epoch)
+    select v.seq, epoch.no + 1
+      from postrider.event v
+     where v.seq > highest and v.seq <= new.last_seq
+    union
+    select v.seq, epoch.no + 1
+      from postrider.event v
+     where v.xid >= pg_snapshot_xmin(done) and v.seq > epoch.floor_seq and v.seq <= highest
+       and not pg_visible_in_snapshot(v.xid, done)
+       and not (last.more and v.seq <= last.last_seq and pg_visible_in_snapshot(v.xid, last.hi))
+    union
+    -- of a rebase that was not over
+    select v.seq, epoch.no + 1 from postrider.event v where v.seq <= epoch.floor_seq and v.xid = any (epoch.late)
+    union
+    -- a copy without the state of its sequences gave out numbers again: what came after the last row shows by its time
+    select v.seq, epoch.no + 1 from postrider.event v where behind and v.seq <= highest and v.recorded_at > last.at
+    on conflict do nothing;
+    update postrider.rebased r set epoch = start_rebase.epoch.no + 1 where r.cut is null;
+    perform postrider.note_known();
+
+    insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
+    values (epoch.no + 1, here, new.last_seq, case when here <> epoch.system_identifier then 'another cluster' else 'this cluster went back' end,
+            array(select x from pg_snapshot_xip(new.hi) x));
+    new.epoch := epoch.no + 1;
+    new.more := false;
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := last.elsewhere;
+    return row (postrider.note_cut(last, new), 0, 0, true, false, 'rebase', null, false, 0, null)::postrider.relayed;
 end $$;
 
 
@@ -7260,6 +8468,7 @@ declare
     n int;
     moved int := 0;
 begin
+    kinds := postrider.without_held(kinds);
     foreach q in array queues loop
         continue when not exists (select from postrider.parked p where p.queue = q limit 1);
         with free as (
@@ -7326,7 +8535,99 @@ begin
         select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     perform postrider.forget_leftovers();
     perform postrider.forget_mismatches();
+    perform postrider.join_cuts();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
+end $$;
+
+
+--
+-- Name: verify(timestamp with time zone, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.verify("from" timestamp with time zone DEFAULT NULL::timestamp with time zone, "to" timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS postrider.verified
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    v postrider.verified;
+    c postrider.cut;
+    before postrider.cut;
+    e record;
+    j record;
+    lost bigint;
+    says text;
+begin
+    v := row (null, null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}');
+    for c in select x.* from postrider.cut x
+              where ("from" is null or x.at >= "from") and ("to" is null or x.at < "to") order by x.no
+    loop
+        if v.first_no is null then
+            v.first_no := c.from_no;
+            select x.* into before from postrider.cut x where x.no < c.no order by x.no desc limit 1;
+        end if;
+        v.last_no := c.no;
+        v.cuts := v.cuts + 1;
+        says := case
+            when coalesce(before.no, 0) <> c.from_no - 1 then format('rows %s to %s of cut are gone', coalesce(before.no, 0) + 1, c.from_no - 1)
+            when c.hash is distinct from postrider.cut_hash(coalesce(before.joined, before.hash, '\x'), c)
+              then format('row %s of cut is not what was written', c.no)
+            when (c.events_total, c.jobs_total) is distinct from (coalesce(before.events_total, 0) + c.n, coalesce(before.jobs_total, 0) + c.jobs)
+              then format('the totals of row %s of cut are not the sum', c.no) end;
+        if says is not null then
+            v.broken := v.broken + 1;
+            v.findings := v.findings || says;
+            before := c;
+            continue;
+        end if;
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+            v.unchecked_events := v.unchecked_events + c.n;
+        elsif c.n > 0 then
+            select * into e from postrider.events_of_cut(c, before) x;
+            v.committed := v.committed + e.n;
+            v.fanned_out := v.fanned_out + c.n;
+            if e.n <> c.n or e.digest is distinct from c.digest then
+                v.missing := v.missing + greatest(c.n - e.n, 0);
+                v.altered := v.altered + 1;
+                v.findings := v.findings || case when e.n <> c.n then format('row %s of cut took %s events, %s are there', c.no, c.n, e.n)
+                                                 else format('an event of row %s of cut is not what was recorded', c.no) end;
+            end if;
+        end if;
+        if c.elsewhere then
+            v.unchecked_jobs := v.unchecked_jobs + c.jobs;
+        elsif c.jobs > 0 then
+            select * into j from postrider.jobs_of_cut(c) x;
+            lost := c.jobs - j.n;
+            v.jobs := v.jobs + j.n;
+            if j.gone and lost > 0 then
+                v.unchecked_jobs := v.unchecked_jobs + lost;
+            elsif lost <> 0 then
+                v.missing := v.missing + greatest(lost, 0);
+                v.altered := v.altered + 1;
+                v.findings := v.findings || format('row %s of cut made %s jobs, %s are there', c.no, c.jobs, j.n);
+            end if;
+        end if;
+        before := c;
+        v.findings := v.findings[1:100];
+    end loop;
+    select count(*) into v.twice from (
+        select from postrider.job x where x.event_seq is not null and x.subscription is not null
+           and (v.first_no is null or "from" is null and "to" is null or x.id > (select min(y.first_job) from postrider.cut y where y.no >= v.first_no)
+                and x.id <= (select max(y.last_job) from postrider.cut y where y.no <= v.last_no))
+         group by x.event_seq, x.subscription having count(*) > 1) t;
+    if v.twice > 0 then
+        v.findings := v.findings || format('%s pairs of an event and a subscription have more than one job', v.twice);
+    end if;
+    if "to" is null and exists (
+        select from (select coalesce(max(y.last_job), 0) as last_job from postrider.cut y) l
+          cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+          join postrider.job x on x.class = k.class and x.id > (l.last_job | 3) and x.event_seq is not null and x.subscription is not null
+         where not exists (select from postrider.poison p where p.event_seq = x.event_seq and p.subscription = x.subscription and p.ended_as = 'made'))
+    then
+        v.broken := v.broken + 1;
+        v.findings := v.findings || 'there are jobs of events after the last row of cut: rows behind it are gone'::text;
+    end if;
+    return v;
 end $$;
 
 
@@ -7460,6 +8761,43 @@ begin
     execute format('create trigger note_written after insert or update on postrider.%I
         for each row execute function postrider.note_written(%s, %s)', child, class, first);
     return true;
+end $$;
+
+
+--
+-- Name: without_held(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.without_held(kinds text[]) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT k.k FROM unnest(without_held.kinds) k(k) WHERE (NOT postrider.is_held(k.k)));
+
+
+--
+-- Name: without_refused(bigint, json, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    r record;
+begin
+    aside := 0;
+    for r in select (x ->> 'seq')::bigint as seq, (x ->> 'subscription')::bigint as subscription, x ->> 'error' as error
+               from json_array_elements(refused) x
+              where exists (select from json_array_elements(matched -> 'jobs') j
+                             where j ->> 'seq' = x ->> 'seq' and j ->> 'subscription' = x ->> 'subscription')
+    loop
+        perform postrider.set_aside(r.seq, r.subscription, no, '', coalesce(r.error, ''));
+        aside := aside + 1;
+    end loop;
+    matched_left := json_build_object('events', matched -> 'events', 'jobs', (
+        select coalesce(json_agg(j), '[]') from json_array_elements(matched -> 'jobs') j
+         where not exists (select from json_array_elements(refused) x
+                            where j ->> 'seq' = x ->> 'seq' and j ->> 'subscription' = x ->> 'subscription')));
 end $$;
 
 
@@ -7616,6 +8954,18 @@ CREATE TABLE postrider.epoch (
 
 
 --
+-- Name: erased; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.erased (
+    seq bigint NOT NULL,
+    data_sha256 bytea NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text NOT NULL
+);
+
+
+--
 -- Name: event_done; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -7699,15 +9049,14 @@ CREATE TABLE postrider.idempotency (
 
 
 --
--- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+-- Name: joined_cuts; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE SEQUENCE postrider.job_epoch
-    START WITH 0
-    INCREMENT BY 1
-    MINVALUE 0
-    MAXVALUE 65535
-    CACHE 1;
+CREATE TABLE postrider.joined_cuts (
+    one boolean DEFAULT true NOT NULL,
+    no bigint NOT NULL,
+    CONSTRAINT there_is_one_mark CHECK (one)
+);
 
 
 --
@@ -7730,19 +9079,6 @@ CREATE SEQUENCE postrider.lease_id
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
-
-
---
--- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.log_epoch (
-    no integer NOT NULL,
-    system_identifier bigint NOT NULL,
-    floor_seq bigint NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    note text NOT NULL
-);
 
 
 --
@@ -7794,6 +9130,16 @@ CREATE TABLE postrider.queue (
 
 
 --
+-- Name: rebase_known; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.rebase_known (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL
+);
+
+
+--
 -- Name: retention; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -7804,6 +9150,17 @@ CREATE TABLE postrider.retention (
     generation bigint DEFAULT '-1'::integer NOT NULL,
     CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
     CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
+);
+
+
+--
+-- Name: stranger; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.stranger (
+    name text NOT NULL,
+    app text NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 
@@ -7997,6 +9354,14 @@ ALTER TABLE ONLY postrider.epoch
 
 
 --
+-- Name: erased erased_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.erased
+    ADD CONSTRAINT erased_pkey PRIMARY KEY (seq);
+
+
+--
 -- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -8037,11 +9402,27 @@ ALTER TABLE ONLY postrider.idempotency
 
 
 --
+-- Name: instance instance_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.instance
+    ADD CONSTRAINT instance_pkey PRIMARY KEY (one);
+
+
+--
 -- Name: job job_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (class, id);
+
+
+--
+-- Name: joined_cuts joined_cuts_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.joined_cuts
+    ADD CONSTRAINT joined_cuts_pkey PRIMARY KEY (one);
 
 
 --
@@ -8125,6 +9506,14 @@ ALTER TABLE ONLY postrider.pinned
 
 
 --
+-- Name: poison poison_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.poison
+    ADD CONSTRAINT poison_pkey PRIMARY KEY (event_seq, subscription);
+
+
+--
 -- Name: progress progress_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -8146,6 +9535,22 @@ ALTER TABLE ONLY postrider.queue
 
 ALTER TABLE ONLY postrider.ready
     ADD CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, share, pos);
+
+
+--
+-- Name: rebase_known rebase_known_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.rebase_known
+    ADD CONSTRAINT rebase_known_pkey PRIMARY KEY (event_seq, subscription);
+
+
+--
+-- Name: rebased rebased_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.rebased
+    ADD CONSTRAINT rebased_pkey PRIMARY KEY (seq);
 
 
 --
@@ -8178,6 +9583,14 @@ ALTER TABLE ONLY postrider.route
 
 ALTER TABLE ONLY postrider.schedule
     ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: stranger stranger_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.stranger
+    ADD CONSTRAINT stranger_pkey PRIMARY KEY (name, app);
 
 
 --
@@ -8336,6 +9749,13 @@ CREATE INDEX parked_job ON postrider.parked USING btree (id);
 
 
 --
+-- Name: poison_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX poison_due ON postrider.poison USING btree (retry_at) WHERE (ended_at IS NULL);
+
+
+--
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -8375,6 +9795,13 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 --
 
 CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
+
+
+--
+-- Name: rebased_by_cut; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX rebased_by_cut ON postrider.rebased USING btree (cut, seq);
 
 
 --
@@ -8518,6 +9945,13 @@ REVOKE ALL ON FUNCTION postrider.act_on_lane(queue text, order_key text, act tex
 
 
 --
+-- Name: FUNCTION advance_drawn(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.advance_drawn() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION advance_epoch(unit text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8553,10 +9987,24 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION alerts_of_relay(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_relay() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION alerts_of_server(long interval); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
 
 
 --
@@ -8571,6 +10019,13 @@ REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text)
 --
 
 REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION await_fanout(event uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.await_fanout(event uuid) FROM PUBLIC;
 
 
 --
@@ -8644,6 +10099,13 @@ REVOKE ALL ON FUNCTION postrider.check_event(type text, subject text, data json,
 
 
 --
+-- Name: FUNCTION check_instance(name text, app text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_instance(name text, app text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_isolation(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8711,6 +10173,13 @@ REVOKE ALL ON FUNCTION postrider.check_same(known_id uuid, type text, subject te
 --
 
 REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_subscribed(subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC;
 
 
 --
@@ -8854,6 +10323,13 @@ REVOKE ALL ON FUNCTION postrider.drop_events(epoch bigint, child text) FROM PUBL
 
 
 --
+-- Name: FUNCTION drop_poison(reason text, event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_poison(reason text, event uuid, subscription text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8872,6 +10348,13 @@ REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.dropped_traceparents() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION due_elsewhere(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.due_elsewhere() FROM PUBLIC;
 
 
 --
@@ -8917,6 +10400,13 @@ REVOKE ALL ON FUNCTION postrider.enqueue_many_alike(jobs json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION erase(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.erase(event uuid, reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION event_id(recorded_at timestamp with time zone, seq bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8945,6 +10435,13 @@ REVOKE ALL ON FUNCTION postrider.event_seq(id uuid) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8963,6 +10460,13 @@ REVOKE ALL ON FUNCTION postrider.explain(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain_held(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain_held() FROM PUBLIC;
 
 
 --
@@ -9019,6 +10523,13 @@ REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint
 --
 
 REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with time zone, next timestamp with time zone, due timestamp with time zone[], passed timestamp with time zone, missed bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION first_cut(epoch integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.first_cut(epoch integer) FROM PUBLIC;
 
 
 --
@@ -9092,10 +10603,10 @@ REVOKE ALL ON FUNCTION postrider.group_failures(most integer) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION hand_over(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION hand_over(most integer, elsewhere boolean, careful boolean, refused json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.hand_over(most integer, elsewhere boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.hand_over(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
 
 
 --
@@ -9155,6 +10666,41 @@ REVOKE ALL ON FUNCTION postrider.is_behind(p postrider.log_position, floor_seq b
 
 
 --
+-- Name: FUNCTION is_outbound(kind text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_outbound(kind text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_held(kind text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_held(kind text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_of_the_server(code text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_of_the_server(code text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_relayed(seq bigint, xid xid8); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_relayed(seq bigint, xid xid8) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION job_position(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.job_position() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION job_spans(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -9169,10 +10715,24 @@ REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM 
 
 
 --
+-- Name: FUNCTION jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION jobs_open(jobs bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION join_cuts(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.join_cuts(most integer) FROM PUBLIC;
 
 
 --
@@ -9253,10 +10813,24 @@ REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT upto integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT upto integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION make_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.make_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer) FROM PUBLIC;
 
 
 --
@@ -9302,10 +10876,24 @@ REVOKE ALL ON FUNCTION postrider.name_distance(one text, other text, most intege
 
 
 --
+-- Name: FUNCTION name_instance(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.name_instance(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION nearest_names(name text, names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) FROM PUBLIC;
 
 
 --
@@ -9330,10 +10918,24 @@ REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FR
 
 
 --
+-- Name: FUNCTION note_cut(last postrider.cut, new postrider.cut); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_cut(last postrider.cut, new postrider.cut) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_failed(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION note_known(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_known() FROM PUBLIC;
 
 
 --
@@ -9400,6 +11002,13 @@ REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION pause_outbound(reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause_outbound(reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -9418,6 +11027,20 @@ REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind
 --
 
 REVOKE ALL ON FUNCTION postrider.pointer_part(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION poison_retry_at(tries integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.poison_retry_at(tries integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint) FROM PUBLIC;
 
 
 --
@@ -9512,10 +11135,10 @@ REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION relay(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION relay(most integer, elsewhere boolean, careful boolean, refused json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
 
 
 --
@@ -9523,6 +11146,13 @@ REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean) FROM PUB
 --
 
 REVOKE ALL ON FUNCTION postrider.replace_waiting(id bigint, args json, run_at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION requeue(event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.requeue(event uuid, subscription text) FROM PUBLIC;
 
 
 --
@@ -9537,6 +11167,20 @@ REVOKE ALL ON FUNCTION postrider.rescue(dead uuid, seen_beat bigint) FROM PUBLIC
 --
 
 REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint, told_at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION resume_outbound(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.resume_outbound() FROM PUBLIC;
 
 
 --
@@ -9561,10 +11205,24 @@ REVOKE ALL ON FUNCTION postrider.retire_span(class smallint, first bigint, until
 
 
 --
+-- Name: FUNCTION retried_elsewhere(tried json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retried_elsewhere(tried json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION retry(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION retry_poison(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retry_poison() FROM PUBLIC;
 
 
 --
@@ -9617,6 +11275,13 @@ REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION set_limit(queue text, key text, most integer, starts integer, per interval); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -9663,6 +11328,13 @@ REVOKE ALL ON FUNCTION postrider.settle_unique(ids bigint[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.share_unique(hash bytea, job bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION start_rebase(last postrider.cut, epoch postrider.log_epoch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.start_rebase(last postrider.cut, epoch postrider.log_epoch) FROM PUBLIC;
 
 
 --
@@ -9820,6 +11492,13 @@ REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION verify("from" timestamp with time zone, "to" timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.verify("from" timestamp with time zone, "to" timestamp with time zone) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION wake(channel text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -9852,3 +11531,17 @@ REVOKE ALL ON FUNCTION postrider.was_written(class smallint, first bigint) FROM 
 --
 
 REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION without_held(kinds text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.without_held(kinds text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) FROM PUBLIC;

@@ -1,6 +1,7 @@
 mod check;
 mod event_type;
 mod handled; // kinds and subscriptions, with who handles them here
+mod instance; // which database is meant
 mod keep;
 mod schedule;
 mod write; // as postrider.declare reads it
@@ -34,7 +35,7 @@ pub use handled::{Kind, Subscription};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 
-pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR];
+pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR, &instance::CHECK_INSTANCE];
 
 /// Collects what an application declares; [`Builder::build`] checks all of it at once.
 #[derive(Debug, Clone)]
@@ -53,6 +54,7 @@ pub struct Builder {
     clock: Clock,
     dice: Dice,
     engine: Option<Arc<dyn Jobs>>,
+    instance: Option<String>,
 }
 
 impl Builder {
@@ -72,6 +74,7 @@ impl Builder {
             clock: Clock::system(),
             dice: Dice::random(),
             engine: None,
+            instance: None,
         }
     }
 
@@ -179,10 +182,11 @@ impl Builder {
         let queues: Vec<&str> = queues.into_iter().collect();
         let mut connection = admit(&self.pool, &self.settings, &queues).await?;
         self.declare(&mut connection).await?;
+        let held = self.holds_outbound(&mut connection).await?;
         let _ = connection.close().await;
         let kinds = self.known();
         let mut registry = Registry::default();
-        for kind in self.kinds {
+        for kind in self.kinds.into_iter().filter(|kind| !(held && instance::is_outbound(&kind.spec.name))) {
             if let Some(handler) = kind.handler {
                 let KindSpec { name, queue, timeout, retry, max_age, fair, .. } = kind.spec;
                 registry.insert(name, Registered { handler, queue, timeout, retry, max_age, fair });

@@ -15,6 +15,7 @@ mod job; // 3 · which waits, is leased, fails, waits again
 mod handle; // 4 · a handler runs under a lease and gives a verdict
 mod complete; // 5 · the verdict is written once, fenced
 pub mod inspect; // the operator's view over 1 to 5
+pub mod proof; // whether 1 to 3 say the same, and what is held
 mod schedule; // jobs that come by the clock
 mod run; // keeps the loops alive and stops them in order
 mod declare; // kinds, types and subscriptions, handed over at construction
@@ -55,6 +56,7 @@ pub fn statements() -> Vec<&'static Statement> {
         handle::STATEMENTS,
         complete::STATEMENTS,
         inspect::STATEMENTS,
+        proof::STATEMENTS,
         schedule::STATEMENTS,
         run::STATEMENTS,
         declare::STATEMENTS,
