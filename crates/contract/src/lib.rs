@@ -13,6 +13,7 @@ mod event_type; // what events say, and how their data look
 mod declare; // kinds: declared as data
 mod subscription; // which events become jobs
 mod schedule; // and what comes by the clock
+mod watch; // and tables whose changes are events
 mod event; // an event, before and after it is recorded
 mod typed; // an event as a Rust type
 mod unique; // when jobs are alike
@@ -34,3 +35,4 @@ pub use time::Timestamp;
 pub use typed::TypedEvent;
 pub use unique::Unique;
 pub use verdict::Verdict;
+pub use watch::{Operation, Watch};

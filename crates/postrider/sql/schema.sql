@@ -127,6 +127,16 @@ CREATE TYPE postrider.slice AS (
 
 
 --
+-- Name: table_key; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.table_key AS (
+	columns text[],
+	equals text[]
+);
+
+
+--
 -- Name: verified; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -162,6 +172,47 @@ CREATE TYPE postrider.waiting AS (
 	flags smallint,
 	order_key text,
 	why smallint
+);
+
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: watch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.watch (
+    name text NOT NULL COLLATE pg_catalog."C",
+    relation text NOT NULL,
+    relid oid NOT NULL,
+    key_columns text[] NOT NULL,
+    columns text[],
+    operations text[] NOT NULL,
+    types json NOT NULL,
+    condition text,
+    subject text,
+    data text,
+    owner text,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+--
+-- Name: watch_plan; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.watch_plan AS (
+	state text,
+	wanted postrider.watch,
+	probe text,
+	table_owner text,
+	queries text[],
+	statements text[]
 );
 
 
@@ -527,10 +578,6 @@ begin
       from pg_replication_slots s where not s.active and (s.xmin is not null or s.catalog_xmin is not null);
 end $$;
 
-
-SET default_tablespace = '';
-
-SET default_table_access_method = heap;
 
 --
 -- Name: cut; Type: TABLE; Schema: postrider; Owner: -
@@ -1529,6 +1576,83 @@ begin
             'describe less: an event is thin');
     end if;
 end $_$;
+
+
+--
+-- Name: check_watched(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_watched(relation oid) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    c pg_class;
+begin
+    select * into c from pg_class p where p.oid = check_watched.relation;
+    if c.oid is null then
+        perform postrider.refuse('PR005', 'relation', 'there is no such table', 'create the table first, and name it with its schema');
+    elsif c.relkind not in ('r', 'p') or c.relpersistence = 't' or c.relnamespace::regnamespace::text in ('pg_catalog', 'information_schema') then
+        perform postrider.refuse('PR005', 'relation', format('%s is not a table that lasts', c.oid::regclass),
+            'watch a table; of a view, watch the tables under it');
+    elsif c.relnamespace = 'postrider'::regnamespace then
+        perform postrider.refuse('PR005', 'relation', format('%s belongs to Postrider', c.oid::regclass), 'watch a table of your own');
+    elsif c.relispartition then
+        perform postrider.refuse('PR005', 'relation', format('%s is a partition', c.oid::regclass),
+            format('watch the table that it is a partition of, %s', pg_partition_root(c.oid)));
+    elsif (postrider.watch_key(c.oid)).columns is null then
+        perform postrider.refuse('PR005', 'relation', format('%s has no primary key', c.oid::regclass),
+            format('give it one, such as: alter table %s add primary key (id)', c.oid::regclass));
+    elsif not has_schema_privilege(c.relowner, c.relnamespace, 'create') then
+        perform postrider.refuse('PR005', 'relation',
+            format('%s, who owns %s, may not create a function in its schema', c.relowner::regrole, c.oid::regclass),
+            format('grant create on schema %s to %s', c.relnamespace::regnamespace, c.relowner::regrole));
+    elsif not has_schema_privilege(c.relowner, 'postrider', 'usage')
+        or not has_function_privilege(c.relowner, 'postrider.record_rows(text[], text[], text[], json[], json[], boolean)', 'execute')
+    then
+        perform postrider.refuse('PR005', 'relation',
+            format('%s, who owns %s, may not record events', c.relowner::regrole, c.oid::regclass),
+            format('grant usage on schema postrider to %1$s; grant execute on function postrider.record_rows to %1$s', c.relowner::regrole));
+    end if;
+end $_$;
+
+
+--
+-- Name: check_watches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_watches() RETURNS TABLE(watch text, relation text, severity text, problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    c pg_class;
+    label text;
+begin
+    for w in select * from postrider.watch v order by v.name loop
+        watch := w.name;
+        relation := w.relation;
+        label := postrider.watch_label(w.name);
+        severity := 'critical';
+        select * into c from pg_class v where v.oid = coalesce(to_regclass(w.relation), w.relid);
+        if c.oid is null then
+            return query select watch, relation, severity, 'gone', 'the table is not there any more',
+                format('end the watch: postrider.unwatch(%L)', w.name);
+            continue;
+        end if;
+        w.relid := c.oid;
+        return query select watch, relation, f.severity, f.problem, f.says, f.remedy from postrider.watch_faults(w, c, label) f;
+        return query select watch, relation, 'hole', f.problem, f.says, f.remedy from postrider.watch_holes(c) f;
+    end loop;
+    return query
+        select ''::text, t.tgrelid::regclass::text, 'warning', 'orphan', format('trigger %I belongs to no watch', t.tgname),
+               format('drop trigger %I on %s', t.tgname, t.tgrelid::regclass)
+          from pg_trigger t join pg_proc f on f.oid = t.tgfoid
+         where f.proname like 'postrider\_watch\_%' and not exists (
+               select from postrider.watch v where postrider.watch_label(v.name) = f.proname
+                  and t.tgrelid = coalesce(to_regclass(v.relation), v.relid));
+end $$;
 
 
 --
@@ -3832,6 +3956,28 @@ end $$;
 
 
 --
+-- Name: forget_watch(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_watch(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    table_owner oid := (select c.relowner from pg_class c where c.oid = (postrider.plan_unwatch(name)).relation);
+begin
+    perform postrider.lock_declarations();
+    if cardinality((postrider.plan_unwatch(name)).statements) > 0
+       or not pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user), table_owner, 'usage')
+    then
+        perform postrider.refuse('PR005', 'name', format('the watch %L still stands, or is not yours', name),
+            'end it by postrider.unwatch, as the owner of the table');
+    end if;
+    delete from postrider.watch w where w.name = forget_watch.name;
+end $$;
+
+
+--
 -- Name: forget_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5645,6 +5791,55 @@ end $$;
 
 
 --
+-- Name: note_watch(oid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_watch(relation oid, asked json) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    plan postrider.watch_plan := postrider.plan_watch(relation, asked);
+    w postrider.watch := plan.wanted;
+    last postrider.watch;
+    fresh json;
+begin
+    if plan.state = 'change' or not pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user),
+                                               (select c.relowner from pg_class c where c.oid = w.relid), 'usage') then
+        perform postrider.refuse('PR005', 'relation', format('the watch %L does not stand, or is not yours', w.name),
+            'declare it by postrider.watch, as the owner of the table');
+    elsif plan.state = 'older' then
+        return;
+    end if;
+    select json_agg(json_build_object('name', t.value, 'description', format('a row of %s: %s', w.relation, t.key))) into fresh
+      from json_each_text(w.types) t where not exists (select from postrider.event_type e where e.name = t.value);
+    select * into last from postrider.watch p where p.name = w.name;
+    if fresh is null and (last.relation, last.relid, last.key_columns, last.columns, last.operations, last.types::text, last.condition, last.subject, last.data,
+        last.owner, last.generation)
+       is not distinct from (w.relation, w.relid, w.key_columns, w.columns, w.operations, w.types::text, w.condition, w.subject, w.data,
+        w.owner, w.generation)
+    then
+        -- a row that nobody waits for: transactions that declare the same may be long
+        update postrider.watch set seen_at = clock_timestamp() where name = (
+            select p.name from postrider.watch p where p.name = w.name and p.seen_at < clock_timestamp() - interval '1 hour'
+               for no key update skip locked);
+        return;
+    end if;
+    if fresh is not null then
+        perform postrider.declare(json_build_object('app', w.declared_by, 'generation', w.generation, 'types', fresh));
+    end if;
+    insert into postrider.watch as p (name, relation, relid, key_columns, columns, operations, types, condition, subject, data, owner,
+                                      declared_by, generation)
+    values (w.name, w.relation, w.relid, w.key_columns, w.columns, w.operations, w.types, w.condition, w.subject, w.data, w.owner,
+            w.declared_by, w.generation)
+    on conflict (name) do update set relation = excluded.relation, relid = excluded.relid, key_columns = excluded.key_columns,
+        columns = excluded.columns, operations = excluded.operations, types = excluded.types, condition = excluded.condition,
+        subject = excluded.subject, data = excluded.data, owner = excluded.owner, declared_by = excluded.declared_by,
+        generation = excluded.generation, seen_at = clock_timestamp();
+end $$;
+
+
+--
 -- Name: note_written(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5906,6 +6101,71 @@ begin
     values (pin.class, pin.first, pin.by, pin.kind, pin.n, clock_timestamp() + pin.rest)
     on conflict on constraint pinned_pkey
     do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
+end $$;
+
+
+--
+-- Name: watch_label(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_label(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((('postrider_watch_'::text || "left"(translate(name, '.-'::text, '__'::text), 28)) || '_'::text) || "left"(md5(name), 8));
+
+
+--
+-- Name: plan_unwatch(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.plan_unwatch(name text, OUT relation regclass, OUT statements text[]) RETURNS record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT ROW((c.oid)::regclass, (ARRAY(SELECT format('drop trigger %I on %s'::text, t.tgname, (t.tgrelid)::regclass) AS format FROM pg_trigger t WHERE ((t.tgrelid = c.oid) AND (t.tgname IN (SELECT ((postrider.watch_label(w.name) || '_'::text) || o.o) FROM unnest(ARRAY['insert'::text, 'update'::text, 'delete'::text, 'truncate'::text]) o(o))))) || ARRAY(SELECT format('drop function if exists %s'::text, (p.oid)::regprocedure) AS format FROM pg_proc p WHERE ((p.proname = postrider.watch_label(w.name)) AND (p.prorettype = ('trigger'::regtype)::oid) AND (p.pronargs = 0) AND ((c.oid IS NULL) OR (p.pronamespace = c.relnamespace)))))) AS "row" FROM (postrider.watch w LEFT JOIN pg_class c ON ((c.oid = (COALESCE(to_regclass(w.relation), (w.relid)::regclass))::oid))) WHERE (w.name = plan_unwatch.name));
+
+
+--
+-- Name: plan_watch(oid, json, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.plan_watch(relation oid, asked json, lock boolean DEFAULT false) RETURNS postrider.watch_plan
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    last postrider.watch;
+    c pg_class;
+    same boolean;
+    answer postrider.watch_plan;
+begin
+    perform postrider.check_isolation();
+    if lock then
+        perform postrider.lock_declarations();
+    end if;
+    w := postrider.wanted_watch(relation, asked);
+    select * into c from pg_class p where p.oid = plan_watch.relation;
+    select * into last from postrider.watch p where p.name = w.name;
+    if last.relid <> w.relid and last.relation <> w.relation and exists (select from pg_class p where p.oid = last.relid) then
+        perform postrider.refuse('PR006', 'name', format('watch %L is of the table %s', w.name, last.relation),
+            format('give another name, or end that one first: postrider.unwatch(%L)', w.name));
+    end if;
+    same := (last.columns, last.operations, last.types::text, last.condition, last.subject, last.data, last.owner)
+        is not distinct from (w.columns, w.operations, w.types::text, w.condition, w.subject, w.data, w.owner);
+    answer.wanted := w;
+    answer.state := 'same';
+    if not postrider.declaration_wins('watch', w.name, w.generation, last.generation, same) and w.generation < last.generation then
+        answer.state := 'older';
+        return answer;
+    end if;
+    answer.statements := postrider.watch_statements(w, (select n.nspname from pg_namespace n where n.oid = c.relnamespace), c.relowner);
+    answer.queries := array(select postrider.watch_query(w, o) from unnest(w.operations) o where o <> 'truncate');
+    answer.table_owner := c.relowner::regrole::text;
+    answer.probe := (select format('%I.%I', n.nspname, postrider.watch_label(w.name) || '_probe') from pg_namespace n where n.oid = c.relnamespace);
+    if cardinality(answer.statements) > 0 then
+        answer.state := 'change';
+    end if;
+    return answer;
 end $$;
 
 
@@ -6346,6 +6606,113 @@ begin
             (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
             e ->> 'traceparent');
     end loop;
+end $$;
+
+
+--
+-- Name: record_rows(text[], text[], text[], json[], json[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n int := coalesce(cardinality(types), 0);
+    type text;
+    subject text := subjects[1];
+    value json := data[1];
+    fault text;
+    tx xid8;
+    at timestamptz;
+    us bigint;
+    prefix text;
+    epoch bigint;
+    new_seq bigint;
+    cause uuid;
+    traceparent text;
+    depth int := 0;
+begin
+    if (coalesce(cardinality(subjects), 0), coalesce(cardinality(owners), 0), coalesce(cardinality(data), 0),
+        coalesce(cardinality(keys), 0)) <> (n, n, n, n)
+    then
+        perform postrider.refuse('PR005', 'types', 'the arrays are not of one length', 'send one element for each event in each of them');
+    elsif n = 0 then
+        return;
+    elsif n = 1 then
+        -- the common way: simple expressions, which cost no plan
+        type := types[1];
+        if type like 'postrider.%' or type like 'webhook.%' or not exists (select from postrider.event_type t where t.name = type) then
+            perform postrider.refuse_type(type);
+        end if;
+        if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
+            subject := postrider.row_subject(subject, keys[1]);
+        end if;
+        if owners[1] is distinct from '' then
+            perform postrider.check_owner(owners[1]);
+        end if;
+        if value is null or octet_length(value::text) > 256 or position('\u' in value::text) > 0 or value::text ~ '[eE][-+]?[0-9]{4}' then
+            fault := postrider.row_fault(value, keys[1]);
+            if fault is not null then
+                value := json_build_object('key', keys[1], 'cut', fault);
+            end if;
+        end if;
+    else
+        for type in select distinct t from unnest(types) t loop
+            if type is null or type like 'postrider.%' or type like 'webhook.%'
+               or not exists (select from postrider.event_type e where e.name = type)
+            then
+                perform postrider.refuse_type(type);
+            end if;
+        end loop;
+        perform postrider.check_owner(o) from unnest(owners) o where o <> '' or o is null;
+    end if;
+    -- what has a schema, or a rule for its subjects, is checked one by one
+    if exists (select from postrider.event_type t where t.name = any (types) and (t.subject is not null or t.version is not null)) then
+        for i in 1..n loop
+            perform postrider.record(types[i], coalesce(nullif(subjects[i], ''), postrider.row_subject(subjects[i], keys[i])),
+                case when f is null then data[i] else json_build_object('key', keys[i], 'cut', f) end, owners[i])
+               from postrider.row_fault(data[i], keys[i]) f;
+        end loop;
+        return;
+    end if;
+    -- as in postrider.record: a trigger inherits what its transaction works for
+    if current_setting('postrider.cause', true) <> '' then
+        cause := postrider.cause_of(current_setting('postrider.cause', true));
+    end if;
+    if cause is not null or current_setting('postrider.traceparent', true) <> '' then
+        select f.traceparent, f.depth into traceparent, depth
+          from postrider.follow(cause, current_setting('postrider.traceparent', true)) f;
+    end if;
+
+    tx := pg_current_xact_id();
+    at := clock_timestamp();
+    us := (date_part('epoch', at) * 1000000)::bigint;
+    -- see postrider.event_id
+    prefix := lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0');
+    epoch := pg_sequence_last_value('postrider.event_epoch'::regclass) << 46;
+    if n = 1 then
+        new_seq := epoch | nextval('postrider.event_number'::regclass);
+        insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, type, owner, subject, cause, traceparent, data)
+        values (tx, new_seq, (prefix || to_hex(new_seq | (-9223372036854775808)))::uuid, at, at, depth, type, owners[1], subject, cause,
+                traceparent, value);
+    else
+        insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, type, owner, subject, cause, traceparent, data)
+        select tx, r.seq, (prefix || to_hex(r.seq | (-9223372036854775808)))::uuid, at, at, depth, r.type, r.owner,
+               case when r.subject <> '' and octet_length(r.subject) <= 512 and r.subject !~ '[\u0001-\u001f\u007f-\u009f]'
+                    then r.subject else postrider.row_subject(r.subject, r.key) end,
+               cause, traceparent,
+               case when r.fault is null then r.data else json_build_object('key', r.key, 'cut', r.fault) end
+          from (select epoch | nextval('postrider.event_number'::regclass) as seq, j.*
+                  from (select u.*, case when octet_length(u.data::text) <= 256 and position('\u' in u.data::text) = 0
+                                              and u.data::text !~ '[eE][-+]?[0-9]{4}' then null
+                                         else postrider.row_fault(u.data, u.key) end as fault
+                          from unnest(record_rows.types, record_rows.subjects, record_rows.owners, record_rows.data, record_rows.keys)
+                               u (type, subject, owner, data, key) offset 0) j offset 0) r;
+    end if;
+    if wake and coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
+        perform postrider.wake('postrider_event');
+    end if;
 end $$;
 
 
@@ -7112,6 +7479,55 @@ begin
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
     end if;
+end $$;
+
+
+--
+-- Name: row_fault(json, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.row_fault(data json, key json) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    txt text := data::text;
+begin
+    if txt is null and key is not null then
+        return 'size';
+    elsif octet_length(txt) <= 262144 and position('\u' in txt) = 0 and txt !~ '[0-9][eE][-+]?[0-9]{4}|[0-9.]{200}'
+       and length(txt) - length(translate(txt, '[{', '')) <= 128
+    then
+        return null;
+    elsif key is null then
+        perform postrider.check_json('data', data);
+        return null;
+    end if;
+    begin
+        perform postrider.check_json('data', data);
+        return null;
+    exception
+        when sqlstate 'PR002' then return 'size';
+        when sqlstate 'PR003' then return 'json';
+    end;
+end $$;
+
+
+--
+-- Name: row_subject(text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.row_subject(subject text, key json) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if key is null then
+        perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
+            'name the thing that the event is about, for example order/42');
+    end if;
+    return coalesce(nullif(regexp_replace(left(subject, 60), '[\u0001-\u001f\u007f-\u009f]', '_', 'g'), ''), 'row') || '#'
+        || left(encode(sha256(convert_to(coalesce(nullif(subject, ''), key::text), 'UTF8')), 'hex'), 32);
 end $$;
 
 
@@ -8405,6 +8821,71 @@ end $$;
 
 
 --
+-- Name: try_expressions(postrider.watch_plan); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.try_expressions(plan postrider.watch_plan) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET check_function_bodies TO 'on'
+    SET standard_conforming_strings TO 'on'
+    SET transform_null_equals TO 'off'
+    AS $_$
+declare
+    w postrider.watch := plan.wanted;
+    field text;
+    expression text;
+    type oid;
+    tree text;
+    fault text;
+    operation text;
+begin
+    for field, expression in
+        select k, x from (values ('condition', w.condition), ('subject', w.subject), ('data', w.data), ('owner', w.owner)) u (k, x) where x is not null
+    loop
+        fault := null;
+        begin
+            execute format('create function %s() returns void language plpgsql as %L', plan.probe,
+                format(E'begin\nperform array[\n%1$s\n];\nperform cast(\n%1$s\n as text);\nend', expression));
+            execute format(E'create view %1$s as select (\n%2$s\n) as x from (select * from %3$s) as new, (select * from %3$s) as old',
+                plan.probe, expression, w.relation);
+            select a.atttypid, r.ev_action::text into type, tree from pg_attribute a join pg_rewrite r on r.ev_class = a.attrelid
+             where a.attrelid = plan.probe::regclass and a.attnum = 1;
+            fault := case
+                when tree ~ '\{(SUBLINK|AGGREF|WINDOWFUNC|GROUPINGFUNC) ' or tree ~ ':(funcretset|opretset) true'
+                    then 'it is to look at one row only, without subqueries, aggregates, window functions and functions that return sets'
+                when field = 'condition' and type <> 'boolean'::regtype then format('it is %s, not boolean', type::regtype)
+                when field = 'data' and type not in ('json'::regtype, 'jsonb'::regtype) then format('it is %s, not json or jsonb', type::regtype)
+                end;
+            raise assert_failure;
+        exception
+            when assert_failure then null;
+            when others then fault := sqlerrm;
+        end;
+        if fault is not null then
+            raise exception using errcode = 'PR005', column = field, message = format('%s: %s', field, fault),
+                hint = 'give one SQL expression over columns of new and old, such as new.total; names of functions with their schema';
+        end if;
+    end loop;
+    begin
+        execute format('create function %s() returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as %L', plan.probe,
+            E'#variable_conflict use_column\nbegin\n' || (
+                select string_agg(format(E'perform * from (with new_rows as (select * from %1$s where false), old_rows as (select * from %1$s where false)\n%2$s) t;\n',
+                           w.relation, q), '') from unnest(plan.queries) q) || 'end');
+        execute format('alter function %s() owner to %s', plan.probe, plan.table_owner);
+        execute format('select %s()', plan.probe);
+        raise assert_failure;
+    exception
+        when assert_failure then null;
+        when others then
+            raise exception using errcode = 'PR005', column = 'relation',
+                message = format('relation: %s cannot compute an event of %s: %s', plan.table_owner, w.relation, sqlerrm),
+                hint = format('what it reads and calls must be allowed to %s, who owns the table', plan.table_owner);
+    end;
+end $_$;
+
+
+--
 -- Name: type_names(jsonb); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8503,6 +8984,50 @@ begin
         end if;
     end loop;
     return moved;
+end $$;
+
+
+--
+-- Name: unwatch(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.unwatch(name text, patience_ms integer DEFAULT 3000) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    AS $$
+declare
+    until timestamptz := clock_timestamp() + patience_ms * interval '1 millisecond';
+    held regclass;
+    todo text[];
+    step text;
+begin
+    select p.relation, p.statements into held, todo from postrider.plan_unwatch(name) p;
+    if todo is null then
+        return false;
+    end if;
+    if not pg_has_role((select c.relowner from pg_class c where c.oid = held), 'usage') then
+        raise exception using errcode = 'PR005', column = 'name', message = format('name: %s belongs to somebody else', held),
+            hint = 'end it as the owner of the table';
+    end if;
+    while held is not null loop
+        begin
+            execute format('lock table only %s in access exclusive mode', held);
+            exit;
+        exception when lock_not_available then
+            if clock_timestamp() > until then
+                raise exception using errcode = 'lock_not_available', column = 'name', message = format('name: %s stays locked', held),
+                    hint = format('wait for the transactions of these processes, or end them: %s', (select string_agg(distinct l.pid::text, ', ')
+                        from pg_locks l where l.granted and l.pid <> pg_backend_pid() and l.relation = held));
+            end if;
+        end;
+        perform pg_sleep(0.02 + random() * 0.08);
+    end loop;
+    foreach step in array todo loop
+        execute step;
+    end loop;
+    perform postrider.forget_watch(name);
+    return true;
 end $$;
 
 
@@ -8736,6 +9261,83 @@ end $$;
 
 
 --
+-- Name: wanted_watch(oid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.wanted_watch(relation oid, asked json) RETURNS postrider.watch
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    base text := postrider.watch_base(relation);
+    stray text;
+    operation text;
+    past json := '{"insert": "created", "update": "updated", "delete": "deleted", "truncate": "truncated"}';
+    types jsonb := '{}';
+begin
+    perform postrider.check_watched(relation);
+    w.relid := relation;
+    select format('%I.%I', n.nspname, c.relname) into w.relation
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
+    w.name := coalesce(asked ->> 'name', base);
+    w.key_columns := (postrider.watch_key(relation)).columns;
+    w.declared_by := coalesce(asked ->> 'app', '');
+    w.generation := coalesce((asked ->> 'generation')::bigint, 0);
+    perform postrider.check_name('name', w.name, true);
+    w.columns := case when json_typeof(asked -> 'columns') = 'array' then array(select json_array_elements_text(asked -> 'columns')) end;
+    w.operations := case when json_typeof(asked -> 'operations') = 'array' then array(select json_array_elements_text(asked -> 'operations'))
+                         else array['insert', 'update', 'delete', 'truncate'] end;
+    select o into stray from unnest(w.operations) o where o is null or past ->> o is null limit 1;
+    if found or cardinality(w.operations) = 0 then
+        perform postrider.refuse('PR005', 'operations', format('%L is not an operation', coalesce(stray, '')),
+            'use some of insert, update, delete, truncate');
+    end if;
+    w.operations := array(select k from json_object_keys(past) k where k = any (w.operations));
+    select c into stray from unnest(w.columns) c
+     where not exists (select from pg_attribute a where a.attrelid = relation and a.attname = c and a.attnum > 0 and not a.attisdropped) limit 1;
+    if found or cardinality(w.columns) = 0 then
+        perform postrider.refuse('PR005', 'columns', format('%s has no column %I', w.relation, coalesce(stray, '')),
+            'name columns of the table, or none at all to watch every one');
+    end if;
+    -- kept nowhere: a trigger would be told nulls
+    select a.attname into stray from pg_attribute a
+     where a.attrelid = relation and a.attgenerated = 'v' and not a.attisdropped and (w.columns is null or a.attname = any (w.columns)) limit 1;
+    if found then
+        perform postrider.refuse('PR005', 'columns', format('column %I of %s is generated when it is read', stray, w.relation),
+            'name the other columns, or generate it as stored');
+    end if;
+    for operation, stray in select k, asked -> 'types' ->> k from json_object_keys(
+        case when json_typeof(asked -> 'types') = 'object' then asked -> 'types' else '{}' end) k
+    loop
+        if past ->> operation is null then
+            perform postrider.refuse('PR005', 'types', format('%L is not an operation', operation), 'use insert, update, delete, truncate');
+        elsif stray like 'postrider.%' or stray like 'webhook.%' or not exists (select from postrider.event_type t where t.name = stray) then
+            perform postrider.refuse_type(stray);
+        end if;
+    end loop;
+    -- a key that an update changed is told as deleted and created
+    for operation in select k from json_object_keys(past) k
+        where k = any (w.operations) or 'update' = any (w.operations) and k <> 'truncate'
+    loop
+        types := types || jsonb_build_object(operation, coalesce(asked -> 'types' ->> operation, base || '.' || (past ->> operation)));
+        perform postrider.check_name('types', types ->> operation);
+    end loop;
+    w.types := types::json;
+    w.condition := asked ->> 'condition';
+    w.subject := asked ->> 'subject';
+    w.data := asked ->> 'data';
+    w.owner := asked ->> 'owner';
+    select k into stray from (values ('condition', w.condition), ('subject', w.subject), ('data', w.data), ('owner', w.owner)) u (k, x)
+     where btrim(x) = '' or octet_length(x) > 8192 limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an SQL expression of 1 to 8192 bytes', 'leave it out, or say what is to be computed');
+    end if;
+    return w;
+end $$;
+
+
+--
 -- Name: was_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8743,6 +9345,380 @@ CREATE FUNCTION postrider.was_written(class smallint, first bigint) RETURNS bool
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select exists (select from postrider.written w where w.class = was_written.class and w.first = was_written.first) $$;
+
+
+--
+-- Name: watch(regclass, text, text[], text[], json, text, text, text, text, text, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch(relation regclass, name text DEFAULT NULL::text, columns text[] DEFAULT NULL::text[], operations text[] DEFAULT NULL::text[], types json DEFAULT NULL::json, condition text DEFAULT NULL::text, subject text DEFAULT NULL::text, data text DEFAULT NULL::text, owner text DEFAULT NULL::text, app text DEFAULT ''::text, generation bigint DEFAULT 0, patience_ms integer DEFAULT 3000) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    SET check_function_bodies TO 'on'
+    SET standard_conforming_strings TO 'on'
+    SET transform_null_equals TO 'off'
+    AS $$
+declare
+    asked json := json_build_object('name', name, 'columns', columns, 'operations', operations, 'types', types, 'condition', condition,
+        'subject', subject, 'data', data, 'owner', owner, 'app', app, 'generation', generation);
+    until timestamptz := clock_timestamp() + patience_ms * interval '1 millisecond';
+    table_owner oid := (select c.relowner from pg_class c where c.oid = relation);
+    plan postrider.watch_plan;
+    w postrider.watch;
+    step text;
+begin
+    if not pg_has_role(table_owner, 'usage') then
+        raise exception using errcode = 'PR005', column = 'relation', message = format('relation: %s belongs to %s', relation, table_owner::regrole),
+            hint = format('declare it as %s: its expressions run with the rights of the owner', table_owner::regrole);
+    end if;
+    plan := postrider.plan_watch(relation, asked);
+    if plan.state = 'change' then
+        loop
+            -- writers queue behind a lock that is waited for: so it is never waited for long, and let go in between
+            begin
+                perform postrider.plan_watch(relation, asked, true);
+                w := plan.wanted;
+                execute format('lock table only %s in share row exclusive mode', w.relation);
+                -- now that nobody else can make it: somebody may have
+                plan := postrider.plan_watch(relation, asked);
+                exit;
+            exception when lock_not_available then
+                if clock_timestamp() > until then
+                    raise exception using errcode = 'lock_not_available', column = 'relation',
+                        message = format('relation: %s stays locked', relation),
+                        hint = format('wait for the transactions of these processes, or end them: %s',
+                            (select string_agg(distinct l.pid::text, ', ') from pg_locks l where l.granted and l.pid <> pg_backend_pid()
+                                and (l.relation = watch.relation and l.mode <> 'AccessShareLock' or l.locktype = 'advisory' and l.classid = 7305)));
+                end if;
+            end;
+            perform pg_sleep(0.02 + random() * 0.08);
+        end loop;
+    end if;
+    if plan.state = 'change' then
+        perform postrider.try_expressions(plan);
+        foreach step in array plan.statements loop
+            execute step;
+        end loop;
+    end if;
+    perform postrider.note_watch(relation, asked);
+    return plan.state = 'change';
+end $$;
+
+
+--
+-- Name: watch_base(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_base(relation oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT btrim((CASE WHEN (n.nspname <> 'public'::name) THEN (regexp_replace(lower((n.nspname)::text), '[^a-z0-9_-]+'::text, '_'::text, 'g'::text) || '.'::text) ELSE ''::text END || regexp_replace(lower((c.relname)::text), '[^a-z0-9_-]+'::text, '_'::text, 'g'::text)), '.'::text) AS btrim FROM (pg_class c JOIN pg_namespace n ON ((n.oid = c.relnamespace))) WHERE (c.oid = watch_base.relation));
+
+
+--
+-- Name: watch_faults(postrider.watch, pg_class, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_faults(w postrider.watch, c pg_class, label text) RETURNS TABLE(severity text, problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    key text[] := (postrider.watch_key(c.oid)).columns;
+    p pg_proc;
+    fault text;
+    again constant text := 'declare the watch again';
+begin
+    if c.relispartition then
+        return query select 'critical', 'attached', 'the table became a partition: what is written through its parent is not seen',
+            format('end this watch, and watch %s', pg_partition_root(c.oid));
+    end if;
+    if to_regclass(w.relation) is null then
+        return query select 'warning', 'renamed', format('the table is called %s now', c.oid::regclass), again;
+    end if;
+    if key is distinct from w.key_columns then
+        return query select 'critical', 'key', format('its key was (%s) and is (%s)', array_to_string(w.key_columns, ', '),
+            coalesce(array_to_string(key, ', '), 'none')), case when key is null then 'give it a primary key, and ' else '' end || again;
+    end if;
+    return query select 'critical', 'column', format('column %I is gone, or called otherwise: writes to the table fail', u), again || ' with the columns that there are'
+        from unnest(w.columns) u
+       where not exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = u and a.attnum > 0 and not a.attisdropped);
+    return query select 'critical', 'type', format('type %L is not declared any more: writes to the table fail', t.value), 'declare the type'
+        from json_each_text(w.types) t where not exists (select from postrider.event_type e where e.name = t.value);
+    if not has_schema_privilege(c.relowner, 'postrider', 'usage')
+       or not has_function_privilege(c.relowner, 'postrider.record_rows(text[], text[], text[], json[], json[], boolean)', 'execute')
+    then
+        return query select 'critical', 'right', format('%s, who owns the table, may not record events: writes to the table fail', c.relowner::regrole),
+            format('grant usage on schema postrider to %1$s; grant execute on function postrider.record_rows to %1$s', c.relowner::regrole);
+    end if;
+    select f.* into p from pg_proc f where f.pronamespace = c.relnamespace and f.proname = label and f.pronargs = 0;
+    fault := postrider.watch_function_fault(p, c.relowner,
+        case when key is not distinct from w.key_columns and to_regclass(w.relation) is not null then postrider.watch_source(w) else p.prosrc end,
+        postrider.watch_settings(w));
+    if fault is not null then
+        return query select 'critical', 'function', format('the function %I is not as it was made: %s', label, fault), again;
+    end if;
+    return query select 'critical', 'trigger', format('the trigger %I is missing, switched off or altered', label || '_' || o), again
+        from unnest(w.operations) o where not postrider.watch_trigger_stands(c.oid, label, o, coalesce(p.oid, 0));
+end $_$;
+
+
+--
+-- Name: watch_function_fault(pg_proc, oid, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((p).oid IS NULL) THEN 'missing'::text WHEN ((p).proowner <> table_owner) THEN 'owner'::text WHEN (((p).prosrc <> source) OR ((p).proconfig IS DISTINCT FROM settings) OR (NOT (p).prosecdef) OR ((p).prolang <> (SELECT l.oid FROM pg_language l WHERE (l.lanname = 'plpgsql'::name)))) THEN 'altered'::text WHEN (EXISTS (SELECT FROM aclexplode(COALESCE((watch_function_fault.p).proacl, acldefault('f'::"char", (watch_function_fault.p).proowner))) a(grantor, grantee, privilege_type, is_grantable) WHERE (a.grantee <> (watch_function_fault.p).proowner))) THEN 'granted'::text ELSE NULL::text END;
+
+
+--
+-- Name: watch_holes(pg_class); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_holes(c pg_class) RETURNS TABLE(problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    return query
+        select 'partition', format('%s may be written directly by %s, which is not seen', f.relid, string_agg(distinct g.grantee::regrole::text, ', ')),
+               format('write through %s, or take that right away: revoke insert, update, delete, truncate on %s from …', c.oid::regclass, f.relid)
+          from (select t.relid from pg_partition_tree(c.oid) t where t.level > 0
+                union select i.inhrelid::regclass from pg_inherits i where i.inhparent = c.oid) f join pg_class l on l.oid = f.relid
+         cross join lateral aclexplode(l.relacl) g
+         where g.grantee not in (0, l.relowner) and g.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+         group by f.relid;
+    return query
+        select 'logical', format('a subscription of logical replication writes %s, which is not seen', c.oid::regclass),
+               'watch the table where it is written, on the publisher'
+         where exists (select from pg_subscription_rel r where r.srrelid in (select c.oid union select f.relid from pg_partition_tree(c.oid) f));
+    return query
+        select 'replica', format('sessions of %s fire no triggers: %s', coalesce(nullif(s.setrole, 0)::regrole::text, 'every role'), x),
+               'reset session_replication_role there, or write as somebody else'
+          from pg_db_role_setting s cross join lateral unnest(s.setconfig) x
+         where s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database()))
+           and x ~* '^session_replication_role=replica$';
+    return query
+        select 'unlogged', format('%s is unlogged: a crash empties it, which is not seen', c.oid::regclass), format('alter table %s set logged', c.oid::regclass)
+         where c.relpersistence = 'u';
+end $_$;
+
+
+--
+-- Name: watch_image(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_image(side text, columns text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN (columns IS NULL) THEN format('row_to_json(%s."postrider: row")'::text, side) ELSE (SELECT format('row_to_json((select "postrider: image" from (select %s) as "postrider: image"))'::text, string_agg(format('%s.%I'::text, watch_image.side, c.c), ', '::text)) AS format FROM unnest(watch_image.columns) c(c)) END;
+
+
+--
+-- Name: watch_key(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_key(relation oid) RETURNS postrider.table_key
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT ROW(array_agg((a.attname)::text ORDER BY k.n), array_agg(format('operator(%I.%s)'::text, s.nspname, o.oprname) ORDER BY k.n))::postrider.table_key AS "row" FROM ((((((pg_index i CROSS JOIN LATERAL UNNEST((i.indkey)::smallint[], (i.indclass)::oid[]) WITH ORDINALITY k(attnum, opclass, n)) JOIN pg_attribute a ON (((a.attrelid = i.indrelid) AND (a.attnum = k.attnum)))) JOIN pg_opclass c ON ((c.oid = k.opclass))) JOIN pg_amop m ON (((m.amopfamily = c.opcfamily) AND (m.amoplefttype = c.opcintype) AND (m.amoprighttype = c.opcintype) AND (m.amopstrategy = 3) AND (m.amopmethod = c.opcmethod)))) JOIN pg_operator o ON ((o.oid = m.amopopr))) JOIN pg_namespace s ON ((s.oid = o.oprnamespace))) WHERE ((i.indrelid = watch_key.relation) AND i.indisprimary AND i.indisvalid AND (k.n <= i.indnkeyatts)));
+
+
+--
+-- Name: watch_query(postrider.watch, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_query(w postrider.watch, operation text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    key postrider.table_key := postrider.watch_key(w.relid);
+    updates boolean := operation = 'update';
+    here text := case operation when 'delete' then 'old' else 'new' end;
+    value text := case when updates then 'coalesce(new.%1$I, old.%1$I)' else here || '.%1$I' end;
+    rows_of text := '(select "postrider: r".*, "postrider: r" as "postrider: row"' || case when updates then ', row_number() over () as "postrider: n"' else '' end
+        || ' from %s_rows as "postrider: r") as %s';
+    shown text[];
+    label text;
+    data text;
+    big text;
+    changed text;
+    key_json text;
+begin
+    if w.columns is not null then
+        shown := array(select c from unnest(key.columns || w.columns) with ordinality u (c, n) group by c order by min(n));
+    end if;
+    -- the parts of a key stay apart
+    select quote_literal(postrider.watch_base(w.relid) || '/') || ' || '
+           || string_agg(format(case cardinality(key.columns) when 1 then '%s::text'
+                  else $q$replace(replace(%s::text, '%%', '%%25'), '/', '%%2F')$q$ end, format(value, c)), $q$ || '/' || $q$ order by n),
+           format('json_build_object(%s)', string_agg(format('%L, %s', c, format(value, c)), ', ' order by n))
+      into label, key_json from unnest(key.columns) with ordinality u (c, n);
+    data := format($q$json_build_object('%s', %s)$q$, here, postrider.watch_image(here, shown));
+    if w.data is not null then
+        data := format(E'coalesce((\n%s\n)::json, \'null\')', w.data);
+    elsif updates then
+        data := format($q$case when new."postrider: n" is null then json_build_object('old', %2$s)
+            when old."postrider: n" is null then json_build_object('new', %1$s)
+            else json_build_object('old', %2$s, 'new', %1$s) end$q$,
+            postrider.watch_image('new', shown), postrider.watch_image('old', shown));
+    end if;
+    -- what is larger than an event can be, even while it is compressed, is not made into one first
+    if w.data is null then
+        select string_agg(case when shown is null then format('coalesce(pg_column_size(%s."postrider: row"), 0)', side)
+                   else (select string_agg(format('coalesce(pg_column_size(%s.%I), 0)', side, c), ' + ') from unnest(shown) c) end, ' + ')
+          into big from unnest(case when updates then array['old', 'new'] else array[here] end) side;
+        data := format('case when %s <= 262144 then %s end', big, data);
+    end if;
+    if updates then
+        changed := case when w.columns is null then 'new."postrider: row" *<> old."postrider: row"'
+            else (select format('row (%s)::record *<> row (%s)::record', string_agg(format('new.%I', c), ', '), string_agg(format('old.%I', c), ', '))
+                    from unnest(w.columns) c) end;
+        changed := format('(old."postrider: n" is null or new."postrider: n" is null or %s)', changed);
+    end if;
+    return format(E'select %s as type,\n%s as subject,\n%s as owner,\n%s as data,\n%s as key\n  from ',
+            case when updates then format('case when new."postrider: n" is null then %L when old."postrider: n" is null then %L else %L end',
+                     w.types ->> 'delete', w.types ->> 'insert', w.types ->> 'update') else quote_literal(w.types ->> operation) end,
+            case when w.subject is null then label else format(E'coalesce(nullif((\n%s\n)::text, \'\'), %s)', w.subject, label) end,
+            case when w.owner is null then $q$''$q$ else format(E'coalesce((\n%s\n)::text, \'\')', w.owner) end, data, key_json)
+        || case when updates then format(rows_of, 'old', 'old') || ' full join ' || format(rows_of, 'new', 'new') || ' on '
+                    || (select string_agg(format('new.%1$I %2$s old.%1$I', c, e), ' and ') from unnest(key.columns, key.equals) u (c, e))
+                -- without expressions nobody asks for the other side
+                when coalesce(w.condition, w.subject, w.data, w.owner) is null then format(rows_of, here, here)
+                else format(rows_of, here, here) || ' left join ' || format(rows_of, here, case here when 'new' then 'old' else 'new' end)
+                    || ' on false' end
+        || coalesce(E'\n where ' || nullif(concat_ws(' and ', changed, E'(\n' || w.condition || E'\n)'), ''), '')
+        || case when updates then E'\n order by coalesce(new."postrider: n", old."postrider: n"), new."postrider: n" is not null' else '' end;
+end $_$;
+
+
+--
+-- Name: watch_settings(postrider.watch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_settings(w postrider.watch) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (ARRAY['search_path=pg_catalog, pg_temp'::text, 'TimeZone=UTC'::text, 'DateStyle=iso, mdy'::text, 'IntervalStyle=postgres'::text, 'bytea_output=hex'::text, 'extra_float_digits=1'::text, 'jit=off'::text] || CASE WHEN (COALESCE((w).condition, (w).subject, (w).data, (w).owner) IS NULL) THEN '{}'::text[] ELSE ARRAY['standard_conforming_strings=on'::text, 'transform_null_equals=off'::text] END);
+
+
+--
+-- Name: watch_source(postrider.watch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_source(w postrider.watch) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    flush text := 'perform postrider.record_rows(types, subjects, owners, datas, keys%s);';
+    body text := '';
+    operation text;
+begin
+    foreach operation in array w.operations loop
+        if operation = 'truncate' then
+            body := body || format($q$
+    if tg_op = 'TRUNCATE' then
+        perform postrider.record_rows(array[%L], array[%L], array[''], array[json_build_object('table', %L)], array[null::json]);
+        return null;
+    end if;$q$, w.types ->> 'truncate', postrider.watch_base(w.relid), w.relation);
+        else
+            body := body || format($q$
+    if tg_op = %1$L then
+        for change in
+%2$s
+        loop
+            if n = 1000 or bytes > 1000000 then
+                %3$s
+                types := '{}'; subjects := '{}'; owners := '{}'; datas := '{}'; keys := '{}';
+                n := 0; bytes := 0;
+            end if;
+            n := n + 1;
+            bytes := bytes + coalesce(octet_length(change.data::text), 0);
+            types[n] := change.type; subjects[n] := change.subject; owners[n] := change.owner;
+            datas[n] := change.data; keys[n] := change.key;
+        end loop;
+    end if;$q$, upper(operation), postrider.watch_query(w, operation), format(flush, ', false'));
+        end if;
+    end loop;
+    return format($q$
+-- Written by postrider.watch for %1$s; do not edit: declare it again.
+#variable_conflict use_column
+declare
+    change record;
+    types text[]; subjects text[]; owners text[]; datas json[]; keys json[];
+    n int := 0;
+    bytes bigint := 0;
+begin%2$s
+    if n > 0 then
+        %3$s
+    end if;
+    return null;
+end $q$, to_json(w.name), body, format(flush, ''));
+end $_$;
+
+
+--
+-- Name: watch_statements(postrider.watch, name, oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_statements(w postrider.watch, schema name, table_owner oid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    label text := postrider.watch_label(w.name);
+    fn text := format('%I.%I', schema, label);
+    p pg_proc;
+    fault text;
+    operation text;
+    todo text[] := '{}';
+begin
+    select * into p from pg_proc f where f.oid = to_regprocedure(fn || '()');
+    fault := postrider.watch_function_fault(p, table_owner, postrider.watch_source(w), postrider.watch_settings(w));
+    if fault is not null then
+        if p.oid is not null then
+            todo := todo || format('alter function %s() owner to %s', fn, table_owner::regrole);
+        end if;
+        todo := todo || format('create or replace function %s() returns trigger language plpgsql security definer %s as %L', fn,
+            (select string_agg(format('set %I = %s', split_part(s, '=', 1),
+                        case when s like 'DateStyle%' or s like 'search_path%' then split_part(s, '=', 2)
+                             else quote_literal(split_part(s, '=', 2)) end), ' ' order by n)
+               from unnest(postrider.watch_settings(w)) with ordinality u (s, n)), postrider.watch_source(w))
+            || format('alter function %s() owner to %s', fn, table_owner::regrole)
+            || format('revoke all on function %s() from public', fn)
+            || array(select format('revoke all on function %s() from %s', fn, a.grantee::regrole)
+                       from aclexplode(p.proacl) a where a.grantee not in (0, table_owner));
+    end if;
+    foreach operation in array array['insert', 'update', 'delete', 'truncate'] loop
+        if operation <> all (w.operations) then
+            todo := todo || array(select format('drop trigger %I on %s', t.tgname, w.relation)
+                from pg_trigger t where t.tgrelid = w.relid and t.tgname = label || '_' || operation);
+        elsif p.oid is null or not postrider.watch_trigger_stands(w.relid, label, operation, p.oid) then
+            todo := todo || format('create or replace trigger %I after %s on %s%s for each statement execute function %s()',
+                label || '_' || operation, operation, w.relation, case operation when 'insert' then ' referencing new table as new_rows'
+                    when 'update' then ' referencing old table as old_rows new table as new_rows'
+                    when 'delete' then ' referencing old table as old_rows' else '' end, fn)
+                -- what replaces a trigger that is switched off is switched off
+                || format('alter table %s enable trigger %I', w.relation, label || '_' || operation);
+        end if;
+    end loop;
+    return todo;
+end $$;
+
+
+--
+-- Name: watch_trigger_stands(oid, text, text, oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_trigger_stands(relation oid, label text, operation text, calls oid) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (EXISTS (SELECT FROM (pg_trigger t JOIN (VALUES ('insert'::text,4,NULL::text,'new_rows'::text), ('update'::text,16,'old_rows'::text,'new_rows'::text), ('delete'::text,8,'old_rows'::text,NULL::text), ('truncate'::text,32,NULL::text,NULL::text)) e(operation, "bit", old_rows, new_rows) ON ((e.operation = watch_trigger_stands.operation))) WHERE ((t.tgrelid = watch_trigger_stands.relation) AND (t.tgname = ((watch_trigger_stands.label || '_'::text) || e.operation)) AND (t.tgfoid = watch_trigger_stands.calls) AND (t.tgtype = e."bit") AND (t.tgenabled = ANY (ARRAY['O'::"char", 'A'::"char"])) AND (t.tgqual IS NULL) AND (NOT t.tgisinternal) AND (t.tgnargs = 0) AND (NOT (t.tgoldtable IS DISTINCT FROM (e.old_rows)::name)) AND (NOT (t.tgnewtable IS DISTINCT FROM (e.new_rows)::name)))));
 
 
 --
@@ -8762,6 +9738,33 @@ begin
         for each row execute function postrider.note_written(%s, %s)', child, class, first);
     return true;
 end $$;
+
+
+--
+-- Name: watches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watches() RETURNS TABLE(name text, relation text, key_columns text[], columns text[], operations text[], types json, condition text, subject text, data text, owner text, declared_by text, generation bigint, created_at timestamp with time zone, seen_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ SELECT w.name,
+     w.relation,
+     w.key_columns,
+     w.columns,
+     w.operations,
+     w.types,
+     w.condition,
+     w.subject,
+     w.data,
+     w.owner,
+     w.declared_by,
+     w.generation,
+     w.created_at,
+     w.seen_at
+    FROM postrider.watch w
+   ORDER BY w.name;
+END;
 
 
 --
@@ -9650,6 +10653,14 @@ ALTER TABLE ONLY postrider.uniq
 
 
 --
+-- Name: watch watch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.watch
+    ADD CONSTRAINT watch_pkey PRIMARY KEY (name);
+
+
+--
 -- Name: worker worker_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10197,6 +11208,20 @@ REVOKE ALL ON FUNCTION postrider.check_version(type text, said json) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION check_watched(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_watched(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_watches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -10575,6 +11600,13 @@ REVOKE ALL ON FUNCTION postrider.forget_mismatches() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION forget_watch(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_watch(name text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION forget_written(class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -10946,6 +11978,13 @@ REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM 
 
 
 --
+-- Name: FUNCTION note_watch(relation oid, asked json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_watch(relation oid, asked json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_written(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11023,6 +12062,27 @@ REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind
 
 
 --
+-- Name: FUNCTION watch_label(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_label(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION plan_unwatch(name text, OUT relation regclass, OUT statements text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.plan_unwatch(name text, OUT relation regclass, OUT statements text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION plan_watch(relation oid, asked json, lock boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.plan_watch(relation oid, asked json, lock boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION pointer_part(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11097,6 +12157,13 @@ REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owne
 --
 
 REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean) FROM PUBLIC;
 
 
 --
@@ -11230,6 +12297,20 @@ REVOKE ALL ON FUNCTION postrider.retry_poison() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION row_fault(data json, key json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.row_fault(data json, key json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION row_subject(subject text, key json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.row_subject(subject text, key json) FROM PUBLIC;
 
 
 --
@@ -11450,6 +12531,13 @@ REVOKE ALL ON FUNCTION postrider.tick(worker uuid, report json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION try_expressions(plan postrider.watch_plan); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.try_expressions(plan postrider.watch_plan) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION type_names(types jsonb); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11482,6 +12570,13 @@ REVOKE ALL ON FUNCTION postrider.unique_mode_no(mode text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.unpark(queues text[], kinds text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION unwatch(name text, patience_ms integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.unwatch(name text, patience_ms integer) FROM PUBLIC;
 
 
 --
@@ -11520,6 +12615,13 @@ REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM 
 
 
 --
+-- Name: FUNCTION wanted_watch(relation oid, asked json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.wanted_watch(relation oid, asked json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION was_written(class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11527,10 +12629,101 @@ REVOKE ALL ON FUNCTION postrider.was_written(class smallint, first bigint) FROM 
 
 
 --
+-- Name: FUNCTION watch(relation regclass, name text, columns text[], operations text[], types json, condition text, subject text, data text, owner text, app text, generation bigint, patience_ms integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch(relation regclass, name text, columns text[], operations text[], types json, condition text, subject text, data text, owner text, app text, generation bigint, patience_ms integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_base(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_base(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_faults(w postrider.watch, c pg_class, label text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_faults(w postrider.watch, c pg_class, label text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_holes(c pg_class); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_holes(c pg_class) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_image(side text, columns text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_image(side text, columns text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_key(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_key(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_query(w postrider.watch, operation text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_query(w postrider.watch, operation text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_settings(w postrider.watch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_settings(w postrider.watch) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_source(w postrider.watch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_source(w postrider.watch) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_statements(w postrider.watch, schema name, table_owner oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_statements(w postrider.watch, schema name, table_owner oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_trigger_stands(relation oid, label text, operation text, calls oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_trigger_stands(relation oid, label text, operation text, calls oid) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION watch_writes(child text, class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watches() FROM PUBLIC;
 
 
 --

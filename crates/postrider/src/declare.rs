@@ -4,6 +4,7 @@ mod handled; // kinds and subscriptions, with who handles them here
 mod instance; // which database is meant
 mod keep;
 mod schedule;
+mod watch;
 mod write; // as postrider.declare reads it
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, check_owner, check_public_name,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Watch, check_owner,
+    check_public_name,
 };
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
@@ -35,7 +37,7 @@ pub use handled::{Kind, Subscription};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 
-pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR, &instance::CHECK_INSTANCE];
+pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR, &instance::CHECK_INSTANCE, &watch::WATCH];
 
 /// Collects what an application declares; [`Builder::build`] checks all of it at once.
 #[derive(Debug, Clone)]
@@ -48,6 +50,7 @@ pub struct Builder {
     subscriptions: Vec<SubscriptionSpec>,
     kept: keep::Kept,
     schedules: Vec<Schedule>,
+    watches: Vec<Watch>,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
     direct: Option<PgConnectOptions>,
@@ -68,6 +71,7 @@ impl Builder {
             subscriptions: Vec::new(),
             kept: keep::Kept::default(),
             schedules: Vec::new(),
+            watches: Vec::new(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
             direct: None,
@@ -262,6 +266,7 @@ impl Builder {
         refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));
         refused.extend(schedule::refusals(&self.schedules, &self.known()));
+        refused.extend(watch::refusals(&self.watches));
         refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
     }
@@ -287,6 +292,7 @@ impl Builder {
             tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
         }
         self.kept.declare(&mut *tx, &self.app, self.generation).await?;
+        watch::declare(&self.watches, &mut *tx, &self.app, self.generation).await?;
         tx.commit().await.map_err(failed)
     }
 }

@@ -22,9 +22,9 @@ mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Deprecated, Event, EventId, EventTypeSpec, Exposure, JobId, KindSpec, Limit, Missed, NewEvent, Order,
-    OrderBy, Overlap, Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp, TypeVersion,
-    TypedEvent, Unique, Validation, Verdict, When,
+    Class, Code, Deprecated, Event, EventId, EventTypeSpec, Exposure, JobId, KindSpec, Limit, Missed, NewEvent,
+    Operation, Order, OrderBy, Overlap, Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp,
+    TypeVersion, TypedEvent, Unique, Validation, Verdict, Watch, When,
 };
 
 pub use clock::{Clock, Dice};

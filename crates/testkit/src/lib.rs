@@ -15,6 +15,7 @@ mod pgbouncer; // or a pooler
 pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
 pub mod conformance; // what every engine promises
+pub mod capture; // and what changes of tables record
 
 pub use cluster::{SERVER_VARIABLE, TestServer, psql, shared_options, test_options};
 pub use db::TestDb;

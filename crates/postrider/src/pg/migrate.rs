@@ -73,6 +73,8 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(19, "0019_settle_turns", Core),
     migration!(20, "0020_schema", Core),
     migration!(21, "0021_type", Core),
+    migration!(22, "0022_row_capture", Core),
+    migration!(23, "0023_declare_watch", Core),
     migration!(24, "0024_set_aside", Core),
     migration!(25, "0025_prove", Core),
     migration!(26, "0026_subscription", Core),
