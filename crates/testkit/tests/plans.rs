@@ -90,17 +90,24 @@ async fn measure(db: &TestDb, statement: &str) -> (i64, Vec<String>) {
     let mut connection = pool.acquire().await.unwrap();
     // planning reads the catalogue, once for each connection: what counts is the second time
     sqlx::raw_sql(AssertSqlSafe(format!("begin; {statement}; rollback"))).execute(&mut *connection).await.unwrap();
-    let mut tx = connection.begin().await.unwrap();
-    let explained = format!("explain (analyze, buffers, timing off, format json) {statement}");
-    let plan = sqlx::query(AssertSqlSafe(explained)).fetch_one(&mut *tx).await.unwrap();
-    let plan: Value = serde_json::from_str(&plan.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
-    let blocks = |what| plan.pointer(&format!("/0/Plan/{what}")).and_then(Value::as_i64).unwrap();
-    let read = blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
-    let scanned = sqlx::query_scalar(SCANNED).fetch_all(&mut *tx).await.unwrap();
-    tx.rollback().await.unwrap();
+    let mut least: Option<(i64, Vec<String>)> = None;
+    // what tidies the catalogue up may come between, and then plans are made once more
+    for _ in 0..3 {
+        let mut tx = connection.begin().await.unwrap();
+        let explained = format!("explain (analyze, buffers, timing off, format json) {statement}");
+        let plan = sqlx::query(AssertSqlSafe(explained)).fetch_one(&mut *tx).await.unwrap();
+        let plan: Value = serde_json::from_str(&plan.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
+        let blocks = |what| plan.pointer(&format!("/0/Plan/{what}")).and_then(Value::as_i64).unwrap();
+        let read = blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
+        let scanned = sqlx::query_scalar(SCANNED).fetch_all(&mut *tx).await.unwrap();
+        tx.rollback().await.unwrap();
+        if least.as_ref().is_none_or(|(known, _)| read < *known) {
+            least = Some((read, scanned));
+        }
+    }
     drop(connection);
     pool.close().await;
-    (read, scanned)
+    least.unwrap()
 }
 
 /// All of them, on jobs of this database.
