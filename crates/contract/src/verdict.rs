@@ -15,6 +15,13 @@ pub enum Verdict {
         /// The shortest wait, for example what the other side asked for.
         after: Duration,
     },
+    /// It failed: the attempt is spent, and the next one comes after this long instead of on the kind's schedule.
+    RetryIn {
+        /// What went wrong.
+        reason: String,
+        /// How long to wait; up to a tenth longer.
+        wait: Duration,
+    },
     /// Never: the reason is kept and the job ends as discarded.
     Discard(String),
 }

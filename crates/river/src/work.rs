@@ -10,7 +10,7 @@ use postrider::{
     BoxError, Clock, Context, Dice, Handler, Job, JobId, Next, Payload, Timestamp, Verdict, after_failure, answer,
     storable,
 };
-use postrider_contract::KindSpec;
+use postrider_contract::{KindSpec, Retry};
 use riverqueue::serde_json::{Map, json};
 use riverqueue::{
     JobRow, JobUpdateParams, WorkCancelled, WorkContext, WorkError, WorkOutcome, Worker, WorkerTimeout, jiff,
@@ -43,6 +43,8 @@ pub(crate) struct Work {
 struct Failed {
     error: String,
     after: Duration,
+    /// The schedule that its handler gave it, instead of the kind's.
+    instead: Option<Retry>,
 }
 
 impl fmt::Display for Failed {
@@ -59,7 +61,9 @@ impl Worker<Envelope> for Work {
     fn next_retry(&self, job: &riverqueue::Job<Envelope>, error: &WorkError, _: jiff::Timestamp) -> Option<Duration> {
         let own = job.args.retry();
         let retry = own.as_ref().or_else(|| self.kinds.get(&job.row.kind).map(|handled| &handled.spec.retry))?;
-        let after = error.downcast_ref::<Failed>().map_or(Duration::ZERO, |failed| failed.after);
+        let failed = error.downcast_ref::<Failed>();
+        let after = failed.map_or(Duration::ZERO, |failed| failed.after);
+        let retry = failed.and_then(|failed| failed.instead.as_ref()).unwrap_or(retry);
         match after_failure(retry, small(job.row.attempt), small(job.row.max_attempts), self.dice.roll()) {
             Next::Retry(wait) => Some(wait.max(after)),
             Next::Exhausted => None,
@@ -102,7 +106,7 @@ impl Worker<Envelope> for Work {
                 self.given_back.fetch_add(1, Ordering::Relaxed);
                 return Err(BoxError::from(WorkCancelled));
             }
-            Err(BoxError::from(Failed { error: storable(error), after }))
+            Err(BoxError::from(Failed { error: storable(error), after, instead: None }))
         };
         match verdict {
             Ok(Verdict::Complete) => {
@@ -116,11 +120,20 @@ impl Worker<Envelope> for Work {
             Ok(Verdict::Snooze(wait)) => Ok(WorkOutcome::Snooze(wait)),
             Ok(Verdict::Discard(reason)) => refuse(reason),
             Ok(Verdict::Retry { reason, after }) => failed(&reason, after),
+            Ok(Verdict::RetryIn { reason, wait }) => failed(&reason, Duration::ZERO).map_err(|error| instead(error, wait)),
             Ok(unknown) => {
                 failed(&format!("answered with a verdict that this version does not know: {unknown:?}"), Duration::ZERO)
             }
             Err(error) => failed(&error, Duration::ZERO),
         }
+    }
+}
+
+/// The same failure, tried again after this long whatever the schedule says.
+fn instead(error: BoxError, wait: Duration) -> BoxError {
+    match error.downcast::<Failed>() {
+        Ok(failed) => Failed { instead: Some(Retry::Steps(vec![wait])), ..*failed }.into(),
+        Err(other) => other,
     }
 }
 

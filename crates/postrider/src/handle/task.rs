@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use postrider_contract::Verdict;
+use postrider_contract::{Retry, Verdict};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -164,6 +164,10 @@ async fn attempt(job: &Job, registered: &Registered, cx: &Context, dice: &Dice) 
         Ok(Verdict::Snooze(wait)) => (Ended::Snoozed(wait), None),
         Ok(Verdict::Discard(reason)) => (Ended::Refused(reason), Some(Fault::Discard)),
         Ok(Verdict::Retry { reason, after }) => again(Fault::Retry, reason, after),
+        Ok(Verdict::RetryIn { reason, wait }) => {
+            let retry = Retry::Steps(vec![wait]);
+            (failed_on(&retry, job, (reason, Duration::ZERO), dice), Some(Fault::Retry))
+        }
         Ok(unknown) => {
             let error = format!("answered with a verdict that this version does not know: {unknown:?}");
             again(Fault::Error, error, Duration::ZERO)
@@ -207,7 +211,10 @@ async fn verdict(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration
 
 /// What a failed attempt becomes; the next one does not come before `after`.
 fn failed(job: &Job, registered: &Registered, (error, after): (String, Duration), dice: &Dice) -> Ended {
-    let retry = job.retry.as_ref().unwrap_or(&registered.retry);
+    failed_on(job.retry.as_ref().unwrap_or(&registered.retry), job, (error, after), dice)
+}
+
+fn failed_on(retry: &Retry, job: &Job, (error, after): (String, Duration), dice: &Dice) -> Ended {
     match after_failure(retry, job.attempt, job.max_attempts, dice.roll()) {
         Next::Retry(wait) => Ended::Failed { wait: wait.max(after), error },
         Next::Exhausted => {

@@ -48,12 +48,19 @@ pub async fn a9_the_schedule_is_kept_exactly_and_the_dice_make_it_only_later(eng
     }
 }
 
-/// Each kind has its own, and a job may bring one, through every door.
+/// Each kind has its own, a job may bring one, through every door, and a handler may say how long it is this time, sooner or later.
 pub async fn a10_a_jobs_own_schedule_beats_its_kinds(engine: &dyn Engine) {
     let spec = |name: &str, wait| KindSpec { retry: Retry::Steps(vec![wait]), ..quick(name) };
     let fails = |spec| answering(spec, |_| Err("on purpose".into()));
-    let scene = Scene::at_work(engine, App::new([fails(spec("t.a", S(60))), fails(spec("t.b", S(3_600)))])).await;
-    for (kind, expected) in [("t.a", S(60)), ("t.b", S(3_600))] {
+    let says = |spec, wait| answering(spec, move |_| Ok(Verdict::RetryIn { reason: "on purpose".into(), wait }));
+    let kinds = [
+        fails(spec("t.a", S(60))),
+        fails(spec("t.b", S(3_600))),
+        says(spec("t.sooner", S(3_600)), S(40)),
+        says(spec("t.later", S(60)), S(4_000)),
+    ];
+    let scene = Scene::at_work(engine, App::new(kinds)).await;
+    for (kind, expected) in [("t.a", S(60)), ("t.b", S(3_600)), ("t.sooner", S(40)), ("t.later", S(4_000))] {
         let id = scene.enqueue(NewJob::new(kind, json("{}"))).await;
         let wait = wait(&scene, &id, 1).await;
         assert!(is(wait, expected), "{kind}: {wait:?}");
