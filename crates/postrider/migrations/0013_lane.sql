@@ -180,12 +180,16 @@ begin
     perform postrider.call_limits(queue, key);
 end $$;
 
+-- Has somebody look at the lanes that a limit or a hold is about; also at one that is not seen yet: a claim may be making it, and park what it
+-- found by what held before.
 create function postrider.call_limits(queue text, key text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     insert into postrider.lane_call (queue, key)
     select l.queue, l.key from postrider.lane l
-     where l.queue = call_limits.queue and l.key like 'limit:%' and (call_limits.key = '' or l.key = 'limit:' || call_limits.key);
+     where l.queue = call_limits.queue and l.key like 'limit:%' and call_limits.key = ''
+    union all
+    select call_limits.queue, 'limit:' || call_limits.key where call_limits.key <> '';
 end $$;
 
 -- The lanes of a queue in the order of their keys, after one, or one alone; all as text. head: the job that has the turn, or for which the
