@@ -58,6 +58,7 @@ create table postrider.subscription (
     order_by    text,
     order_policy text,                              -- null is the kind's
     coalescing  boolean     not null default false, -- of the events of one subject only the latest, while its job waits
+    limit_key   text,                               -- of its jobs; null is the kind's
     declared_by text        not null,
     generation  bigint      not null default 0,
     created_at  timestamptz not null default clock_timestamp(),

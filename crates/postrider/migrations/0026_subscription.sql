@@ -29,7 +29,7 @@ begin
      where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
     insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
                                  predicate, order_by, order_rule, order_name, coalescing, starting, reads)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair,
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
            s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
            case when s.order_by is not null then s.name end, s.coalescing,
            exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
@@ -39,7 +39,9 @@ begin
       join postrider.event_type t
         on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
        and (not s.outward or t.exposure = 'public')
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
+       -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
+       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p)
+                      and (p like 'postrider.%' or t.name not like 'postrider.%'))
      where s.removed_at is null;
 end $$;
 

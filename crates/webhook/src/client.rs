@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub struct Post<'a> {
     /// Where to.
     pub target: &'a Target,
     /// Header names in lower case and their values; `host` and `content-length` follow from the rest.
-    pub headers: &'a [(&'static str, String)],
+    pub headers: &'a [(Cow<'static, str>, String)],
     /// The exact bytes of the body.
     pub body: &'a [u8],
     /// How long everything together may take.
@@ -222,7 +223,8 @@ fn request(post: Post<'_>) -> Result<Request<Full<Bytes>>, Failure> {
     let headers = request.headers_mut();
     headers.insert(HOST, HeaderValue::from_str(&post.target.authority()).map_err(|_| unsendable())?);
     for (name, value) in post.headers {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value).map_err(|_| unsendable())?);
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
+        headers.insert(name, HeaderValue::from_str(value).map_err(|_| unsendable())?);
     }
     Ok(request)
 }
@@ -273,7 +275,7 @@ mod tests {
     #[test]
     fn the_request_has_exactly_the_headers_that_were_given_and_the_host() {
         let target = Target::parse("https://hooks.example.com:8443/in?x=1").unwrap();
-        let headers = [("webhook-id", "evt_1".to_owned()), ("content-type", "application/json".to_owned())];
+        let headers = [("webhook-id".into(), "evt_1".to_owned()), ("content-type".into(), "application/json".to_owned())];
         let post = Post { target: &target, headers: &headers, body: b"{}", deadline: Duration::from_secs(1) };
         let request = request(post).unwrap();
         assert_eq!(request.uri(), "/in?x=1");
@@ -286,7 +288,7 @@ mod tests {
     #[test]
     fn a_value_with_a_line_end_is_never_sent() {
         let target = Target::parse("https://hooks.example.com/").unwrap();
-        let headers = [("webhook-id", "a\r\nx-b: c".to_owned())];
+        let headers = [("webhook-id".into(), "a\r\nx-b: c".to_owned())];
         let post = Post { target: &target, headers: &headers, body: b"{}", deadline: Duration::from_secs(1) };
         assert_eq!(request(post).unwrap_err().class, Class::Protocol);
     }

@@ -13,6 +13,7 @@ mod target; // a url, parsed once
 mod address; // which addresses are public
 mod resolve; // names, asked of name servers and nobody else
 mod guard; // which addresses may be dialled
+mod headers; // that an endpoint asks for
 mod seal; // secrets at rest
 mod schedule; // when it is tried again
 mod endpoint; // where to, what, and with which secret
@@ -22,23 +23,27 @@ mod meter; // how much of an answer is read
 mod client; // one POST under one deadline
 mod judge; // what an answer means
 mod deliver; // all of it, as a handler
+mod replay; // and once more
 
 pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
 pub use clock::Clock;
-pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec};
+pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec, kinds};
 pub use endpoint::{
-    Attempt, Created, Delivery, Disabled, Endpoint, EndpointId, Endpoints, NewEndpoint, TIMEOUT, TYPES_MAX,
+    Attempt, Created, Delivery, Disabled, Endpoint, EndpointChange, EndpointId, Endpoints, Health, IN_FLIGHT, KeyKind,
+    NewEndpoint, OVERLAP, On4xx, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
 };
 pub use error::Error;
 pub use failure::{Class as FailureClass, Failure};
 pub use guard::{BLOCKED, Blocked, Guard, Vetted};
+pub use headers::Headers;
 pub use judge::RETRY_AFTER_MAX;
-pub use schedule::{ATTEMPTS_MAX, schedule};
+pub use replay::{NewReplay, REPLAY_KIND, REPLAY_PER_SECOND, Redelivered, Replay, ReplayId, replay_kind};
+pub use schedule::{ATTEMPTS_MAX, Retries, schedule};
 pub use seal::{Seal, SealError};
 pub use target::{Target, URL_BYTES_MAX};
 
 /// Every statement of this crate, for the test that prepares them on a real Postgres.
 #[doc(hidden)]
 pub fn statements() -> Vec<&'static postrider::Statement> {
-    [endpoint::STATEMENTS, deliver::STATEMENTS].concat()
+    [endpoint::STATEMENTS, deliver::STATEMENTS, replay::STATEMENTS].concat()
 }

@@ -1,3 +1,6 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 /// Text that Postgres can hold, from whatever bytes an endpoint sent: what is not UTF-8 becomes U+FFFD, NUL becomes U+2400.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{2400}")
@@ -7,6 +10,11 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn headers(headers: &[(String, Vec<u8>)]) -> String {
     let pairs: Vec<[String; 2]> = headers.iter().map(|(name, value)| [name.clone(), text(value)]).collect();
     serde_json::to_string(&pairs).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// Base64 as Postgres writes it: in lines.
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text.replace('\n', "")).ok()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn client() -> Client {
 
 async fn post(client: &Client, url: &str, deadline: Duration) -> Exchange {
     let target = guard().parse(url).unwrap();
-    let headers = [("webhook-id", "evt_1".to_owned()), ("content-type", "application/json".to_owned())];
+    let headers = [("webhook-id".into(), "evt_1".to_owned()), ("content-type".into(), "application/json".to_owned())];
     client.post(Post { target: &target, headers: &headers, body: br#"{"a":1.0}"#, deadline }).await
 }
 

@@ -140,34 +140,30 @@ async fn c51_the_row_of_an_attempt_is_there_before_its_post_and_nothing_is_open_
 }
 
 #[tokio::test]
-async fn a_410_disables_the_endpoint_and_what_follows_is_discarded_with_a_fixed_text() {
+async fn a_410_disables_the_endpoint_and_what_follows_is_held_until_it_is_enabled() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
     let (id, _) = stage.endpoint("billing", &sink.url("/in")).await;
     sink.script([Reply::Status(410)]);
     stage.record("order.paid", "", "{}").await;
     let gone = "the endpoint answered 410: it is gone";
     assert_eq!(stage.until("discarded").await.reason.as_deref(), Some(gone));
-    let endpoint = stage.endpoints.get(id).await.unwrap().unwrap();
-    assert_eq!(endpoint.disabled.unwrap().reason, gone);
+    let disabled = stage.endpoints.get(id).await.unwrap().unwrap().disabled.unwrap();
+    assert_eq!(disabled.reason, gone);
+    assert_eq!((&disabled.evidence[0]["status"], &disabled.evidence[0]["reason"]), (&410.into(), &gone.into()));
 
-    let first = stage.endpoints.deliveries(1).await.unwrap()[0].id.clone();
-    stage.record("order.paid", "", "{}").await;
-    let second = loop {
-        let newest = stage.until("discarded").await;
-        if newest.id != first {
-            break newest;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
-    assert_eq!(second.reason.as_deref(), Some("the endpoint is disabled"));
+    let held = stage.record("order.paid", "", "{}").await;
+    assert_eq!(stage.until("held").await.attempts, 0);
     assert_eq!(sink.requests().len(), 1);
 
     assert!(stage.endpoints.enable(id).await.unwrap());
     assert!(!stage.endpoints.enable(id).await.unwrap(), "there is nothing to enable any more");
-    stage.record("order.paid", "", "{}").await;
     stage.until("delivered").await;
+    assert_eq!(sink.requests()[1].header("webhook-id"), Some(held));
     assert!(stage.endpoints.disable(id, "by\0hand").await.unwrap());
+    assert!(!stage.endpoints.disable(id, "again").await.unwrap());
     assert_eq!(stage.endpoints.list().await.unwrap()[0].disabled.as_ref().unwrap().reason, "by\u{2400}hand");
+    let refused = stage.endpoints.disable(id, "").await.unwrap_err();
+    assert!(refused.to_string().contains("reason: "), "{refused}");
     stage.strike().await;
 }
 

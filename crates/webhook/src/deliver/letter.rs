@@ -1,12 +1,14 @@
+use std::borrow::Cow;
 use std::time::Duration;
 
-use postrider_contract::signature::{Secret, sign_v1};
+use postrider_contract::signature::{Secret, SigningKey, sign_v1, sign_v1a};
 use postrider_contract::{Event, Timestamp};
 
+use super::errand::{Errand, Trigger};
 use super::pg::Loaded;
 use crate::body::{body, sha256};
 use crate::client::Post;
-use crate::endpoint::{EndpointId, secret_place};
+use crate::endpoint::{EndpointId, KeyKind, On4xx, headers_place, secret_place, signing_key};
 use crate::error::Error;
 use crate::seal::{Seal, secret};
 use crate::target::Target;
@@ -17,9 +19,13 @@ const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 pub(super) struct Letter {
     pub(super) endpoint: EndpointId,
     pub(super) max_attempts: i16,
+    pub(super) steps: Option<Vec<Duration>>,
+    pub(super) on_4xx: On4xx,
+    pub(super) answer_contains: Option<String>,
+    pub(super) enabled_at: Timestamp,
     pub(super) sha256: [u8; 32],
     target: Target,
-    headers: Vec<(&'static str, String)>,
+    headers: Vec<(Cow<'static, str>, String)>,
     body: Vec<u8>,
     deadline: Duration,
 }
@@ -28,6 +34,10 @@ pub(super) struct Letter {
 pub(super) enum Unwritten {
     /// There never will be one.
     Never(&'static str),
+    /// It was delivered already: what told of it was lost on the way.
+    Delivered,
+    /// The endpoint was disabled just now; whatever comes later is held before it is claimed.
+    Held,
     /// Something is missing on our side; nothing is held against the endpoint.
     NotNow(String),
     /// The database.
@@ -42,25 +52,31 @@ impl Letter {
 
 /// Writes and signs a letter. The id and the body are equal at every attempt; the time and the signature are new.
 pub(super) fn write(
-    attempt: i16,
+    (attempt, errand): (i16, &Errand),
     event: &Event,
     loaded: Option<Loaded>,
     (seal, now): (&Seal, Timestamp),
 ) -> Result<Letter, Unwritten> {
     let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Never("the endpoint was deleted"))?;
-    if loaded.disabled {
-        return Err(Unwritten::Never("the endpoint is disabled"));
+    if loaded.delivered {
+        return Err(Unwritten::Delivered);
+    }
+    // a test is how an owner finds out whether to enable it
+    if loaded.disabled && errand.trigger != Trigger::Test {
+        return Err(Unwritten::Held);
     }
     let target = Target::parse(&loaded.url).map_err(|_| Unwritten::Never("the endpoint's url is not allowed"))?;
-    let secrets = secrets(&loaded, seal)?;
+    let (secrets, keys) = secrets(&loaded, seal)?;
     let body = body(event, loaded.format)
         .ok_or_else(|| Unwritten::NotNow(format!("this program does not know format {} of the body", loaded.format)))?;
-    let (id, timestamp) = (event.id.to_string(), now.as_secs());
-    let signature = sign_v1(&secrets, &id, timestamp, &body);
-    let mut headers = Vec::with_capacity(7);
+    let (id, timestamp) = (errand.sent_as.map_or_else(|| event.id.to_string(), |id| id.to_string()), now.as_secs());
+    let v1 = Some(sign_v1(&secrets, &id, timestamp, &body)).filter(|signature| !signature.is_empty());
+    let v1a = keys.iter().map(|key| sign_v1a(key, &id, timestamp, &body));
+    let signature = v1.into_iter().chain(v1a).collect::<Vec<_>>().join(" ");
+    let mut headers = own_headers(&loaded, seal)?;
     // the trace goes on at the receiver; not signed, like every header but those of the signature
-    headers.extend(event.traceparent.clone().map(|trace| ("traceparent", trace)));
-    headers.extend([
+    headers.extend(event.traceparent.clone().map(|trace| (Cow::from("traceparent"), trace)));
+    let ours = [
         ("content-type", "application/json".to_owned()),
         ("user-agent", USER_AGENT.to_owned()),
         ("webhook-attempt", attempt.to_string()),
@@ -68,10 +84,15 @@ pub(super) fn write(
         ("webhook-id", id),
         ("webhook-timestamp", timestamp.to_string()),
         ("webhook-signature", signature),
-    ]);
+    ];
+    headers.extend(ours.map(|(name, value)| (Cow::from(name), value)));
     Ok(Letter {
         endpoint: loaded.endpoint,
         max_attempts: loaded.max_attempts,
+        steps: loaded.steps,
+        on_4xx: loaded.on_4xx,
+        answer_contains: loaded.answer_contains,
+        enabled_at: loaded.enabled_at,
         sha256: sha256(&body),
         target,
         headers,
@@ -80,14 +101,33 @@ pub(super) fn write(
     })
 }
 
-/// Every valid secret. A key that is missing here is a deployment's mistake: the delivery waits for it.
-fn secrets(loaded: &Loaded, seal: &Seal) -> Result<Vec<Secret>, Unwritten> {
-    let opened = loaded.secrets.iter().map(|(id, sealed)| {
+/// Every valid secret and key. A key of the seal that is missing here is a deployment's mistake: the delivery waits for it.
+fn secrets(loaded: &Loaded, seal: &Seal) -> Result<(Vec<Secret>, Vec<SigningKey>), Unwritten> {
+    let (mut secrets, mut keys) = (Vec::new(), Vec::new());
+    for (id, kind, sealed) in &loaded.secrets {
         let row = secret_place(*id, loaded.endpoint);
         let bytes = seal.open(secret(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
-        Secret::from_bytes(&bytes).map_err(|e| Unwritten::NotNow(e.to_string()))
-    });
-    let secrets = opened.collect::<Result<Vec<_>, _>>()?;
+        match kind {
+            KeyKind::V1 => secrets.push(Secret::from_bytes(&bytes).map_err(|e| Unwritten::NotNow(e.to_string()))?),
+            KeyKind::V1a => {
+                let key = signing_key(&bytes).ok_or_else(|| Unwritten::NotNow("a key is not 32 bytes".to_owned()))?;
+                keys.push(key);
+            }
+        }
+    }
     // Never unsigned.
-    if secrets.is_empty() { Err(Unwritten::NotNow("the endpoint has no valid secret".to_owned())) } else { Ok(secrets) }
+    if secrets.is_empty() && keys.is_empty() {
+        return Err(Unwritten::NotNow("the endpoint has no valid secret".to_owned()));
+    }
+    Ok((secrets, keys))
+}
+
+/// The endpoint's own headers.
+fn own_headers(loaded: &Loaded, seal: &Seal) -> Result<Vec<(Cow<'static, str>, String)>, Unwritten> {
+    let Some(sealed) = &loaded.headers else { return Ok(Vec::new()) };
+    let row = loaded.endpoint.to_string();
+    let opened = seal.open(headers_place(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
+    let pairs: Vec<(String, String)> =
+        serde_json::from_slice(&opened).map_err(|_| Unwritten::NotNow("the endpoint's headers cannot be read".to_owned()))?;
+    Ok(pairs.into_iter().map(|(name, value)| (Cow::from(name), value)).collect())
 }

@@ -3,7 +3,9 @@
 //! The row of the attempt is written in the transaction that claims the job, so that no POST is ever without one. Nothing is open
 //! on the database while the POST runs.
 
+mod errand;
 mod letter;
+mod outcome;
 mod pg;
 
 use std::sync::Arc;
@@ -15,12 +17,14 @@ use tracing::warn;
 
 use crate::client::{Client, Exchange};
 use crate::clock::Clock;
-use crate::endpoint::{EndpointId, connection, disable};
-use crate::error::Error;
-use crate::judge::{Judgement, Seen, judge};
+use crate::endpoint::connection;
+use crate::judge::{Seen, judge, retry_after};
+use crate::replay::replay_kind;
 use crate::schedule::{ATTEMPTS_MAX, schedule};
 use crate::seal::Seal;
+use errand::Errand;
 use letter::{Letter, Unwritten};
+use outcome::{Ended, ended, rules};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -34,6 +38,10 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(90);
 /// When to look again while it is us who cannot deliver.
 const HELD: Duration = Duration::from_mins(5);
 const DATABASE_BUSY: Duration = Duration::from_secs(10);
+/// What was claimed while its endpoint was disabled comes back so soon, and is held then before it is claimed.
+const DISABLED: Duration = Duration::from_secs(1);
+/// How old a delivery may become by being put off. How long it is asked to wait is bounded by the judge; what was held for long may be put off.
+const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 
 /// Delivers: the handler of the kind `webhook.deliver`.
 #[derive(Debug, Clone)]
@@ -49,6 +57,12 @@ pub fn kind(deliverer: Deliverer) -> Kind {
     Kind::component(kind_spec()).handler(Arc::new(deliverer))
 }
 
+/// The kinds of all of this: deliveries, and what makes them anew.
+pub fn kinds(deliverer: Deliverer) -> [Kind; 2] {
+    let replays = replay_kind(deliverer.pool.clone());
+    [kind(deliverer), replays]
+}
+
 /// The kind `webhook.deliver`, for a process that declares it and lets others deliver.
 pub fn kind_spec() -> KindSpec {
     KindSpec {
@@ -57,17 +71,32 @@ pub fn kind_spec() -> KindSpec {
         timeout: ATTEMPT_TIMEOUT,
         retry: schedule(),
         class: Class::Standard,
+        max_age: MAX_AGE,
+        fair: true,
         ..KindSpec::new(KIND)
     }
 }
 
-/// What is written on the row of an attempt.
+/// What is written on the row of an attempt, and what its endpoint learns from it.
 struct Outcome {
     word: &'static str,
     reason: String,
     exchange: Option<Exchange>,
     sha256: Option<[u8; 32]>,
-    gone: Option<EndpointId>,
+    /// How long the endpoint asked to be left alone.
+    asked: Option<Duration>,
+    end: End,
+}
+
+/// What an attempt is the end of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Nothing, or a delivery that was taken.
+    Nothing,
+    /// Its delivery was given up.
+    GivenUp,
+    /// The endpoint is not there any more.
+    Gone,
 }
 
 impl Deliverer {
@@ -93,31 +122,36 @@ impl Deliverer {
             // The row stays without an outcome: whether the request arrived is not known.
             () = cx.stop().cancelled() => return Err("the attempt was stopped before its answer".into()),
         };
+        let now = self.clock.now();
         let judgement = judge(Seen {
             status: exchange.status,
             failure: exchange.failure.as_ref(),
             retry_after: exchange.header("retry-after"),
             attempt: job.attempt,
-            age: self.clock.now().since(job.created_at),
-            now: self.clock.now().as_secs(),
+            // what was held is as old as its endpoint's second chance
+            age: now.since(job.due_at.max(letter.enabled_at)),
+            now: now.as_secs(),
         });
-        let (word, reason, verdict) = verdict(judgement.clone(), job.attempt, letter.max_attempts);
-        let gone = matches!(judgement, Judgement::Gone { .. }).then_some(letter.endpoint);
+        let asked = exchange.header("retry-after").and_then(|value| retry_after(value, now.as_secs()));
+        let Ended { word, reason, verdict, asked, end } = ended(rules(judgement, &exchange, &letter), job, &letter, asked);
         if word != "delivered" {
             let (id, endpoint, attempt) = (&job.id, letter.endpoint, job.attempt);
             warn!(delivery.id = %id, endpoint.id = %endpoint, attempt, "delivery {id} is {word}: {reason}");
         }
         let sha256 = Some(letter.sha256);
-        self.finish(job, Outcome { word, reason, exchange: Some(exchange), sha256, gone }).await;
+        self.finish(job, Outcome { word, reason, exchange: Some(exchange), sha256, asked, end }).await;
         verdict
     }
 
     /// Loads what the letter needs, and writes it.
     async fn write(&self, job: &Job) -> Result<Letter, Unwritten> {
         let event = job.event.as_ref().ok_or(Unwritten::Never("the event is not in the log any more"))?;
-        let subscription = job.subscription.ok_or(Unwritten::Never("the delivery belongs to no endpoint"))?;
-        let loaded = pg::load(&self.pool, subscription).await.map_err(Unwritten::Database)?;
-        letter::write(job.attempt, event, loaded, (&self.seal, self.clock.now()))
+        let errand = Errand::of(job);
+        if job.subscription.is_none() && errand.endpoint.is_none() {
+            return Err(Unwritten::Never("the delivery belongs to no endpoint"));
+        }
+        let loaded = pg::load(&self.pool, job, &errand).await.map_err(Unwritten::Database)?;
+        letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now()))
     }
 
     /// Ends an attempt that sent nothing.
@@ -126,13 +160,15 @@ impl Deliverer {
             // The row could not be finished either: it stays without an outcome, and nothing was sent.
             Unwritten::Database(e) if e.is_transient() => return Ok(Verdict::Snooze(DATABASE_BUSY)),
             Unwritten::Database(e) => return Err(e.into()),
+            Unwritten::Delivered => ("skipped", "it was delivered already".to_owned(), Verdict::Complete),
+            Unwritten::Held => ("postponed", "the endpoint is disabled".to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::Never(reason) => ("discarded", reason.to_owned(), Verdict::Discard(reason.to_owned())),
             Unwritten::NotNow(reason) => {
                 warn!(delivery.id = %job.id, "delivery {} waits: {reason}", job.id);
                 ("postponed", reason, Verdict::Snooze(HELD))
             }
         };
-        self.finish(job, Outcome { word, reason, exchange: None, sha256: None, gone: None }).await;
+        self.finish(job, Outcome { word, reason, exchange: None, sha256: None, asked: None, end: End::Nothing }).await;
         Ok(verdict)
     }
 
@@ -140,11 +176,7 @@ impl Deliverer {
     async fn finish(&self, job: &Job, outcome: Outcome) {
         let finished = async {
             let mut connection = connection(&self.pool).await?;
-            let found = pg::finish(&mut connection, job, &outcome).await?;
-            if let Some(endpoint) = outcome.gone {
-                disable(&mut connection, endpoint, &outcome.reason).await?;
-            }
-            Ok::<bool, Error>(found)
+            pg::finish(&mut connection, job, &outcome).await
         };
         match finished.await {
             Ok(true) => {}
@@ -167,27 +199,5 @@ impl Handler for Deliverer {
 
     fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [&'a Job]) -> Fut<'a, ()> {
         Box::pin(pg::open(tx, jobs))
-    }
-}
-
-/// The word on the row, the reason, and what the engine is told.
-fn verdict(judgement: Judgement, attempt: i16, max_attempts: i16) -> (&'static str, String, Result<Verdict, BoxError>) {
-    match judgement {
-        Judgement::Delivered => ("delivered", String::new(), Ok(Verdict::Complete)),
-        Judgement::Failed { reason, .. } if attempt >= max_attempts => {
-            let told = format!("gave up after {attempt} attempts: {reason}");
-            ("failed", reason, Ok(Verdict::Discard(told)))
-        }
-        Judgement::Failed { reason, not_before: Some(after) } => {
-            ("failed", reason.clone(), Ok(Verdict::Retry { reason, after }))
-        }
-        Judgement::Failed { reason, not_before: None } => ("failed", reason.clone(), Err(reason.into())),
-        Judgement::Postponed { wait } => {
-            let reason = format!("the endpoint asked to wait {} s", wait.as_secs());
-            ("postponed", reason, Ok(Verdict::Snooze(wait)))
-        }
-        Judgement::Discarded { reason } | Judgement::Gone { reason } => {
-            ("discarded", reason.clone(), Ok(Verdict::Discard(reason)))
-        }
     }
 }

@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use postrider::{Arg, Job, Row, Statement, Tx, statement};
+use postrider::{Arg, Job, Row, Statement, Timestamp, Tx, statement};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::Outcome;
-use crate::endpoint::{EndpointId, connection};
+use super::{End, Outcome};
+use super::errand::{Errand, Trigger};
+use crate::endpoint::{EndpointId, KeyKind, On4xx, connection};
 use crate::error::Error;
 use crate::seal::Sealed;
 use crate::storable;
@@ -27,7 +28,15 @@ pub(super) struct Loaded {
     pub(super) max_attempts: i16,
     pub(super) disabled: bool,
     pub(super) deleted: bool,
-    pub(super) secrets: Vec<(Uuid, Sealed)>,
+    /// The waits after failed attempts, if they are not the kind's.
+    pub(super) steps: Option<Vec<Duration>>,
+    pub(super) on_4xx: On4xx,
+    pub(super) answer_contains: Option<String>,
+    pub(super) headers: Option<Sealed>,
+    pub(super) enabled_at: Timestamp,
+    /// There is nothing left to send.
+    pub(super) delivered: bool,
+    pub(super) secrets: Vec<(Uuid, KeyKind, Sealed)>,
 }
 
 /// Writes a row without an outcome for each claimed job.
@@ -39,16 +48,42 @@ pub(super) async fn open(tx: &mut dyn Tx, jobs: &[&Job]) -> Result<(), postrider
     let events: Vec<String> =
         jobs.iter().map(|job| job.event.as_ref().map(|event| event.id.to_string()).unwrap_or_default()).collect();
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
-    let args =
-        [Arg::Texts(&ids), Arg::Ints(&leases), Arg::Ints(&attempts), Arg::Ints(&subscriptions), Arg::Texts(&events)];
+    let errands: Vec<Errand> = jobs.iter().map(|job| Errand::of(job)).collect();
+    let endpoints: Vec<i64> = errands.iter().map(|errand| errand.endpoint.unwrap_or_default()).collect();
+    let triggers: Vec<&str> = errands.iter().map(|errand| errand.trigger.name()).collect();
+    let sent_as: Vec<String> =
+        errands.iter().map(|errand| errand.sent_as.map(|id| id.to_string()).unwrap_or_default()).collect();
+    let sent_as: Vec<&str> = sent_as.iter().map(String::as_str).collect();
+    let args = [
+        Arg::Texts(&ids),
+        Arg::Ints(&leases),
+        Arg::Ints(&attempts),
+        Arg::Ints(&subscriptions),
+        Arg::Texts(&events),
+        Arg::Texts(&triggers),
+        Arg::Texts(&sent_as),
+        Arg::Ints(&endpoints),
+    ];
     tx.run(&OPEN, &args).await.map(drop)
 }
 
-/// The endpoint of a subscription and its valid secrets.
-pub(super) async fn load(pool: &PgPool, subscription: i64) -> Result<Option<Loaded>, Error> {
-    let rows = connection(pool).await?.run(&LOAD, &[Arg::Int(subscription)]).await?;
+/// The endpoint of a job's subscription and its valid secrets.
+pub(super) async fn load(pool: &PgPool, job: &Job, errand: &Errand) -> Result<Option<Loaded>, Error> {
+    // a replay leaves out what was delivered meanwhile, by whichever job
+    let event = job.event.as_ref().filter(|_| errand.trigger == Trigger::Replay).map(|event| event.id.to_string());
+    let args = [
+        Arg::Int(job.subscription.unwrap_or_default()),
+        Arg::Text(job.id.as_str()),
+        Arg::Int(job.due_at.as_micros()),
+        Arg::Text(event.as_deref().unwrap_or_default()),
+        // 0 is no endpoint's id
+        Arg::Int(errand.endpoint.unwrap_or_default()),
+    ];
+    let rows = connection(pool).await?.run(&LOAD, &args).await?;
     let Some(first) = rows.first() else { return Ok(None) };
-    let secrets = rows.iter().filter(|row| row.opt(7).is_some()).map(sealed).collect::<Result<_, _>>()?;
+    let secrets = rows.iter().filter(|row| row.opt(7).is_some()).map(secret).collect::<Result<_, _>>()?;
+    let steps: Option<Vec<u64>> = first.opt(11).and_then(|steps| serde_json::from_str(steps).ok());
+    let headers = first.opt(14).map(|key_id| sealed(key_id, first, 15)).transpose()?;
     Ok(Some(Loaded {
         endpoint: EndpointId(first.int(0)?),
         url: first.text(1)?.to_owned(),
@@ -57,17 +92,27 @@ pub(super) async fn load(pool: &PgPool, subscription: i64) -> Result<Option<Load
         max_attempts: i16::try_from(first.int(4)?).unwrap_or(i16::MAX),
         disabled: first.text(5)? == "true",
         deleted: first.text(6)? == "true",
+        steps: steps.map(|steps| steps.into_iter().map(Duration::from_millis).collect()),
+        on_4xx: On4xx::of(first.text(12)?),
+        answer_contains: first.opt(13).map(str::to_owned),
+        headers,
+        enabled_at: Timestamp::from_micros(first.int(16)?),
+        delivered: first.text(17)? == "true",
         secrets,
     }))
 }
 
-fn sealed(row: &Row) -> Result<(Uuid, Sealed), Error> {
+fn secret(row: &Row) -> Result<(Uuid, KeyKind, Sealed), Error> {
     let wrong = |column, expected| postrider::Error::Row { statement: LOAD.name, column, expected };
     let id = row.text(7)?.parse().map_err(|_| wrong(7, "a uuid"))?;
-    // Postgres breaks base64 into lines.
-    let encoded = row.text(9)?.replace('\n', "");
-    let bytes = STANDARD.decode(encoded).map_err(|_| wrong(9, "base64"))?;
-    Ok((id, Sealed { key_id: row.text(8)?.to_owned(), bytes }))
+    let kind = KeyKind::of(row.text(10)?).ok_or_else(|| wrong(10, "v1 or v1a"))?;
+    Ok((id, kind, sealed(row.text(8)?, row, 9)?))
+}
+
+fn sealed(key_id: &str, row: &Row, column: usize) -> Result<Sealed, Error> {
+    let wrong = postrider::Error::Row { statement: LOAD.name, column, expected: "base64" };
+    let bytes = storable::unbase64(row.text(column)?).ok_or(wrong)?;
+    Ok(Sealed { key_id: key_id.to_owned(), bytes })
 }
 
 /// Finishes the row of an attempt; false if there is none that is open.
@@ -93,6 +138,9 @@ pub(super) async fn finish(tx: &mut dyn Tx, job: &Job, outcome: &Outcome) -> Res
         micros(took.and_then(|took| took.tls)),
         micros(took.and_then(|took| took.first_byte)),
         micros(took.map(|took| took.total)),
+        outcome.asked.map(|asked| asked.as_millis().to_string()),
+        Some((outcome.end == End::Gone).to_string()),
+        Some((outcome.end == End::GivenUp).to_string()),
     ];
     // All of them texts: what may be null has one type whatever it is this time.
     let args: Vec<Arg<'_>> = texts.iter().map(|text| text.as_deref().map_or(Arg::Null, Arg::Text)).collect();

@@ -1,13 +1,14 @@
 //! Endpoints. In: what an owner wants to be told, and where. Out: rows that deliveries find by their subscription.
 
+mod change;
 mod new;
 mod pg;
+mod rotation;
+mod view;
 
-use std::fmt;
-
-use postrider::{Statement, Timestamp};
+use postrider::Statement;
 use postrider_contract::signature::Secret;
-use serde::Serialize;
+use postrider_contract::{Code, Refused};
 use sqlx::PgPool;
 
 use crate::dice;
@@ -15,21 +16,18 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::seal::Seal;
 
-pub use new::{NewEndpoint, TIMEOUT, TYPES_MAX};
-pub(crate) use pg::{connection, secret_place};
+pub use change::EndpointChange;
+pub use new::{IN_FLIGHT, NewEndpoint, On4xx, TIMEOUT, TYPES_MAX};
+pub(crate) use pg::{connection, headers_place, secret_place};
+pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};
+pub(crate) use rotation::signing_key;
+pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Health, WouldGet};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
-/// The id of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct EndpointId(pub i64);
-
-impl fmt::Display for EndpointId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+const LIST_MAX: i64 = 1_000;
+/// How often a change is tried that meets another one of the same endpoint.
+const CHANGES_TRIED: usize = 10;
 
 /// What was created. The secret is shown here and never again.
 #[derive(Debug)]
@@ -40,96 +38,10 @@ pub struct Created {
     pub secret: Secret,
 }
 
-/// An endpoint as it is saved, without its secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Endpoint {
-    /// Its id.
-    pub id: EndpointId,
-    /// Its name, unique for its owner.
-    pub name: String,
-    /// Whose it is; it gets events of this owner only. Empty for the instance, which gets events of every owner.
-    pub owner: String,
-    /// Where it is.
-    pub url: String,
-    /// Patterns over event types.
-    pub types: Vec<String>,
-    /// How long one attempt may take, in milliseconds.
-    pub timeout_ms: i64,
-    /// Attempts of a delivery.
-    pub max_attempts: i64,
-    /// When it was created.
-    pub created_at: Timestamp,
-    /// Since when it is disabled, and why; `None` while it is enabled.
-    pub disabled: Option<Disabled>,
-}
-
-/// That an endpoint is disabled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Disabled {
-    /// Since when.
-    pub at: Timestamp,
-    /// Why.
-    pub reason: String,
-}
-
-/// A delivery: one event on its way to one endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Delivery {
-    /// The id of its job.
-    pub id: String,
-    /// The endpoint.
-    pub endpoint: EndpointId,
-    /// The endpoint's name.
-    pub endpoint_name: String,
-    /// `waiting`, `sending`, `retrying`, `delivered`, `discarded` or `cancelled`.
-    pub state: String,
-    /// POSTs until now.
-    pub attempts: i64,
-    /// The status of the last answer.
-    pub status: Option<i64>,
-    /// What the last attempt or the end of the delivery says.
-    pub reason: Option<String>,
-    /// When the event became a delivery.
-    pub created_at: Timestamp,
-    /// When it ended.
-    pub finished_at: Option<Timestamp>,
-}
-
-/// One POST.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Attempt {
-    /// The delivery.
-    pub delivery: String,
-    /// The endpoint, if the delivery belongs to one.
-    pub endpoint: Option<EndpointId>,
-    /// The event, equal to the request's `webhook-id`.
-    pub event: Option<String>,
-    /// Its number, from 1; a postponed attempt is followed by one with the same number.
-    pub attempt: i64,
-    /// When it was claimed.
-    pub started_at: Timestamp,
-    /// When its outcome was written.
-    pub ended_at: Option<Timestamp>,
-    /// `delivered`, `failed`, `postponed` or `discarded`; `None` while it is unknown.
-    pub outcome: Option<String>,
-    /// What it came to, in words.
-    pub reason: Option<String>,
-    /// The status of the answer.
-    pub status: Option<i64>,
-    /// The class of the failure, if there was no complete answer.
-    pub failure: Option<String>,
-    /// The beginning of the answer's body, made storable.
-    pub excerpt: Option<String>,
-    /// Who answered.
-    pub peer: Option<String>,
-    /// How long it took, in microseconds.
-    pub total_us: Option<i64>,
-}
-
 /// Endpoints, and what became of their deliveries.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
-    pool: PgPool,
+    pub(crate) pool: PgPool,
     seal: Seal,
     guard: Guard,
 }
@@ -140,10 +52,9 @@ impl Endpoints {
         Self { pool, seal, guard }
     }
 
-    /// Saves an endpoint: its row, its subscription and its sealed secret, all or nothing.
+    /// Saves an endpoint: its row, its subscription, its limit and its sealed secret, all or nothing.
     ///
-    /// The kind `webhook.deliver` must be declared, see [`crate::kind`]. A refusal names one of `name`, `owner`, `url`,
-    /// `types`, `timeout`, `max_attempts`, `kind`.
+    /// The kind `webhook.deliver` must be declared, see [`crate::kind`]. A refusal names the field of [`NewEndpoint`], or `kind`.
     pub async fn create(&self, new: NewEndpoint) -> Result<Created, Error> {
         new.check()?;
         let target = self.guard.check(&new.url).await?;
@@ -155,22 +66,74 @@ impl Endpoints {
         Ok(Created { id, secret })
     }
 
+    /// Changes an endpoint, all of it or nothing; answers with what it is now, or `None` if there is none. What is in flight goes on as it began.
+    ///
+    /// Changes that meet come one after the other. A refusal names the field.
+    pub async fn update(&self, id: EndpointId, change: EndpointChange) -> Result<Option<Endpoint>, Error> {
+        // asks name servers: before anything is read
+        let target = match &change.url {
+            Some(url) => Some(self.guard.check(url).await?),
+            None => None,
+        };
+        for _ in 0..CHANGES_TRIED {
+            let mut tx = pg::begin(&self.pool).await?;
+            let asked = pg::Asked { id: Some(id), most: 1, ..pg::Asked::default() };
+            let Some(told) = pg::list(&mut *tx, asked).await?.into_iter().next() else { return Ok(None) };
+            let sealed = match &change.headers {
+                Some(headers) => pg::seal_headers(&self.seal, id, headers)?,
+                None => told.sealed_headers(),
+            };
+            let changed = change.clone().of(told.as_new());
+            changed.check()?;
+            let names = match &change.headers {
+                Some(headers) => headers.names().map(str::to_owned).collect(),
+                None => told.header_names.clone(),
+            };
+            let url = target.as_ref().map_or(changed.url.as_str(), |target| target.as_str());
+            let fields = changed.fields(url, &names).to_string();
+            if pg::put(&mut *tx, (id, Some(told.revision)), &fields, sealed.as_ref()).await? {
+                let now = pg::list(&mut *tx, asked).await?.into_iter().next();
+                pg::commit(tx).await?;
+                return Ok(now.map(view::Told::endpoint));
+            }
+        }
+        let message = "others change the endpoint all the time";
+        Err(Refused::new(Code::Conflict, "endpoint", message, "try again later").into())
+    }
+
     /// All endpoints that are not deleted, by their ids; 1 000 at most.
     pub async fn list(&self) -> Result<Vec<Endpoint>, Error> {
-        pg::list(&self.pool, None).await
+        self.page(None, None, LIST_MAX).await
+    }
+
+    /// Endpoints of an owner, or of all, by their ids, after one of them; 1 000 at most.
+    pub async fn page(&self, owner: Option<&str>, after: Option<EndpointId>, most: i64) -> Result<Vec<Endpoint>, Error> {
+        let asked = pg::Asked { id: None, owner, after: after.map_or(0, |id| id.0), most: most.clamp(0, LIST_MAX) };
+        let told = pg::list(&mut pg::connection(&self.pool).await?, asked).await?;
+        Ok(told.into_iter().map(view::Told::endpoint).collect())
     }
 
     /// One endpoint; `None` if there is none, or not any more.
     pub async fn get(&self, id: EndpointId) -> Result<Option<Endpoint>, Error> {
-        Ok(pg::list(&self.pool, Some(id)).await?.into_iter().next())
+        let asked = pg::Asked { id: Some(id), most: 1, ..pg::Asked::default() };
+        let told = pg::list(&mut pg::connection(&self.pool).await?, asked).await?;
+        Ok(told.into_iter().next().map(view::Told::endpoint))
     }
 
-    /// Stops deliveries to an endpoint: they end as discarded, each with a fixed text. False if there is nothing to disable.
+    /// Which endpoints would get an event if it were recorded now; asks, and sends nothing. `data` is JSON. A refusal names `type`, `owner` or
+    /// `data`.
+    pub async fn who_would_get(&self, r#type: &str, subject: &str, data: &str, owner: &str) -> Result<Vec<WouldGet>, Error> {
+        postrider_contract::check_json("data", data)?;
+        pg::who_would_get(&self.pool, [r#type, subject, data, owner]).await
+    }
+
+    /// Stops deliveries to an endpoint: they are held until it is enabled again. False if there is nothing to disable.
     pub async fn disable(&self, id: EndpointId, reason: &str) -> Result<bool, Error> {
         pg::disable(&mut pg::connection(&self.pool).await?, id, reason).await
     }
 
-    /// Takes deliveries up again, for events from now on. False if there is nothing to enable.
+    /// Takes deliveries up again, what was held among them: one at a time until one succeeds, then more and more of them, paced. False if there is
+    /// nothing to enable.
     pub async fn enable(&self, id: EndpointId) -> Result<bool, Error> {
         pg::enable(&self.pool, id).await
     }
@@ -187,9 +150,11 @@ impl Endpoints {
 
     /// The last attempts, newest first; at most 200.
     pub async fn attempts(&self, most: u32) -> Result<Vec<Attempt>, Error> {
-        pg::attempts(&self.pool, most).await
+        pg::attempts(&self.pool, None, most).await
+    }
+
+    /// The last attempts of an endpoint, newest first; at most 200.
+    pub async fn attempts_of(&self, id: EndpointId, most: u32) -> Result<Vec<Attempt>, Error> {
+        pg::attempts(&self.pool, Some(id), most).await
     }
 }
-
-/// For the delivering side: the same as [`Endpoints::disable`] in a connection that is already there.
-pub(crate) use pg::disable;

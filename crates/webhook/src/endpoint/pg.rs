@@ -1,27 +1,45 @@
 use postrider::{Arg, Borrowed, Row, Statement, Timestamp, Tx, statement};
 use postrider_contract::signature::Secret;
-use postrider_contract::{Code, Refused};
-use sqlx::PgPool;
+use sqlx::{Postgres, PgPool, Transaction};
 use uuid::{Builder, Uuid};
 
-use super::{Attempt, Delivery, Disabled, Endpoint, EndpointId, NewEndpoint};
+use super::rotation::{KeyKind, SecretView};
+use super::view::Told;
+use super::{Attempt, Delivery, EndpointId, NewEndpoint, WouldGet};
 use crate::deliver::KIND;
 use crate::dice;
 use crate::error::Error;
-use crate::seal::Seal;
+use crate::headers::Headers;
+use crate::seal::{Place, Seal, Sealed};
 use crate::target::Target;
 
-const CREATE: Statement = statement!("sql/create.sql");
+const NEXT_ID: Statement = statement!("sql/next_id.sql");
+const PUT: Statement = statement!("sql/put.sql");
 const CREATE_SECRET: Statement = statement!("sql/create_secret.sql");
 const LIST: Statement = statement!("sql/list.sql");
-const DISABLE: Statement = statement!("sql/disable.sql");
 const ENABLE: Statement = statement!("sql/enable.sql");
+const DISABLE: Statement = statement!("sql/disable.sql");
 const DELETE: Statement = statement!("sql/delete.sql");
+const WHO_WOULD_GET: Statement = statement!("sql/who_would_get.sql");
+const ROTATE: Statement = statement!("sql/rotate.sql");
+const SECRETS: Statement = statement!("sql/secrets.sql");
 const DELIVERIES: Statement = statement!("sql/deliveries.sql");
 const ATTEMPTS: Statement = statement!("sql/attempts.sql");
 
-pub(super) const STATEMENTS: &[&Statement] =
-    &[&CREATE, &CREATE_SECRET, &LIST, &DISABLE, &ENABLE, &DELETE, &DELIVERIES, &ATTEMPTS];
+pub(super) const STATEMENTS: &[&Statement] = &[
+    &NEXT_ID,
+    &PUT,
+    &CREATE_SECRET,
+    &LIST,
+    &ENABLE,
+    &DISABLE,
+    &DELETE,
+    &WHO_WOULD_GET,
+    &ROTATE,
+    &SECRETS,
+    &DELIVERIES,
+    &ATTEMPTS,
+];
 
 const ROWS_MAX: u32 = 200;
 
@@ -34,84 +52,161 @@ pub(crate) fn secret_place(id: Uuid, endpoint: EndpointId) -> String {
     format!("{id}/{endpoint}")
 }
 
+/// Where the headers of an endpoint stand.
+pub(crate) const fn headers_place(row: &str) -> Place<'_> {
+    Place { table: "endpoint", row }
+}
+
+fn failed(error: sqlx::Error) -> Error {
+    Error::Bus(postrider::Error::Connection(error))
+}
+
+/// A transaction of these statements' own.
+pub(super) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, Error> {
+    pool.begin().await.map_err(failed)
+}
+
+pub(super) async fn commit(tx: Transaction<'static, Postgres>) -> Result<(), Error> {
+    tx.commit().await.map_err(failed)
+}
+
 pub(super) async fn create(
     pool: &PgPool,
     new: &NewEndpoint,
     target: &Target,
     (seal, secret): (&Seal, &Secret),
 ) -> Result<EndpointId, Error> {
-    let failed = |e| Error::Bus(postrider::Error::Connection(e));
-    let mut tx = pool.begin().await.map_err(failed)?;
-    let types: Vec<&str> = new.types.iter().map(String::as_str).collect();
-    let timeout_ms = i64::try_from(new.timeout.as_millis()).unwrap_or(i64::MAX);
-    let args = [
-        Arg::Text(&new.name),
-        Arg::Text(&new.owner),
-        Arg::Text(target.as_str()),
-        Arg::Texts(&types),
-        Arg::Text(KIND),
-        Arg::Int(timeout_ms),
-        Arg::Int(new.max_attempts.into()),
-    ];
-    let created = tx.run(&CREATE, &args).await.map_err(|e| name_taken(e, &new.name))?;
-    let id = EndpointId(only(&CREATE, &created)?.int(0)?);
+    let mut tx = begin(pool).await?;
+    let id = EndpointId(only(&NEXT_ID, &tx.run(&NEXT_ID, &[]).await?)?.int(0)?);
+    let headers = seal_headers(seal, id, &new.headers)?;
+    let names: Vec<String> = new.headers.names().map(str::to_owned).collect();
+    put(&mut *tx, (id, None), &new.fields(target.as_str(), &names).to_string(), headers.as_ref()).await?;
 
-    let secret_id = Builder::from_random_bytes(dice::bytes()?).into_uuid();
-    let row = secret_place(secret_id, id);
-    let sealed = seal.seal(crate::seal::secret(&row), secret.as_bytes(), dice::bytes()?)?;
-    let (secret_id, key_id) = (secret_id.to_string(), sealed.key_id.as_str());
-    let args = [Arg::Text(&secret_id), Arg::Int(id.0), Arg::Bytes(&sealed.bytes), Arg::Text(key_id)];
+    let (secret_id, sealed) = seal_secret(seal, id, secret.as_bytes())?;
+    let secret_id = secret_id.to_string();
+    let args = [Arg::Text(&secret_id), Arg::Int(id.0), Arg::Bytes(&sealed.bytes), Arg::Text(&sealed.key_id)];
     tx.run(&CREATE_SECRET, &args).await?;
-    tx.commit().await.map_err(failed)?;
+    commit(tx).await?;
     Ok(id)
 }
 
-fn name_taken(error: postrider::Error, name: &str) -> Error {
-    if let postrider::Error::Database { source: sqlx::Error::Database(db), .. } = &error
-        && db.constraint() == Some("an_owner_names_an_endpoint_once")
-    {
-        let message = format!("{name:?} is already the name of an endpoint of this owner");
-        return Refused::new(Code::Conflict, "name", message, "choose another name, or delete that endpoint").into();
+/// Saves all fields; false if the endpoint is not there with this revision any more.
+pub(super) async fn put(
+    tx: &mut dyn Tx,
+    (id, revision): (EndpointId, Option<i64>),
+    fields: &str,
+    headers: Option<&Sealed>,
+) -> Result<bool, Error> {
+    let revision = revision.map(|revision| revision.to_string());
+    let args = [
+        Arg::Int(id.0),
+        revision.as_deref().map_or(Arg::Null, Arg::Text),
+        Arg::Text(fields),
+        Arg::Bytes(headers.map(|sealed| sealed.bytes.as_slice()).unwrap_or_default()),
+        headers.map_or(Arg::Null, |sealed| Arg::Text(&sealed.key_id)),
+    ];
+    Ok(only(&PUT, &tx.run(&PUT, &args).await?)?.opt(0).is_some())
+}
+
+pub(super) fn seal_headers(seal: &Seal, id: EndpointId, headers: &Headers) -> Result<Option<Sealed>, Error> {
+    if headers.is_empty() {
+        return Ok(None);
     }
-    error.into()
+    let text = serde_json::to_vec(headers.pairs()).unwrap_or_default();
+    Ok(Some(seal.seal(headers_place(&id.to_string()), &text, dice::bytes()?)?))
 }
 
-pub(super) async fn list(pool: &PgPool, id: Option<EndpointId>) -> Result<Vec<Endpoint>, Error> {
-    // 0 is no endpoint's id.
-    let id = id.map_or(0, |id| id.0);
-    let rows = connection(pool).await?.run(&LIST, &[Arg::Int(id)]).await?;
-    rows.iter().map(endpoint).collect()
+/// A new row's id and what stands in it.
+pub(super) fn seal_secret(seal: &Seal, endpoint: EndpointId, bytes: &[u8]) -> Result<(Uuid, Sealed), Error> {
+    let id = Builder::from_random_bytes(dice::bytes()?).into_uuid();
+    let row = secret_place(id, endpoint);
+    Ok((id, seal.seal(crate::seal::secret(&row), bytes, dice::bytes()?)?))
 }
 
-fn endpoint(row: &Row) -> Result<Endpoint, Error> {
-    let types: Vec<String> = serde_json::from_str(row.text(4)?).unwrap_or_default();
-    Ok(Endpoint {
-        id: EndpointId(row.int(0)?),
-        name: row.text(1)?.to_owned(),
-        owner: row.text(2)?.to_owned(),
-        url: row.text(3)?.to_owned(),
-        types,
-        timeout_ms: row.int(5)?,
-        max_attempts: row.int(6)?,
-        created_at: moment(row, 7)?,
-        disabled: match row.opt(8) {
-            Some(_) => Some(Disabled { at: moment(row, 8)?, reason: row.text(9)?.to_owned() }),
-            None => None,
-        },
-    })
+/// Which endpoints are asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) id: Option<EndpointId>,
+    pub(super) owner: Option<&'a str>,
+    pub(super) after: i64,
+    pub(super) most: i64,
+}
+
+pub(super) async fn list(tx: &mut dyn Tx, asked: Asked<'_>) -> Result<Vec<Told>, Error> {
+    let id = asked.id.map(|id| id.to_string());
+    let text = |text: Option<&'_ str>| -> Option<String> { text.map(str::to_owned) };
+    let owner = text(asked.owner);
+    let args = [
+        id.as_deref().map_or(Arg::Null, Arg::Text),
+        owner.as_deref().map_or(Arg::Null, Arg::Text),
+        Arg::Int(asked.after),
+        Arg::Int(asked.most),
+    ];
+    let rows = tx.run(&LIST, &args).await?;
+    let wrong = |_| Error::Bus(postrider::Error::Row { statement: LIST.name, column: 0, expected: "an endpoint" });
+    rows.iter().map(|row| serde_json::from_str(row.text(0)?).map_err(wrong)).collect()
 }
 
 pub(crate) async fn disable(tx: &mut dyn Tx, id: EndpointId, reason: &str) -> Result<bool, Error> {
     let reason = crate::storable::text(reason.as_bytes());
-    Ok(!tx.run(&DISABLE, &[Arg::Int(id.0), Arg::Text(&reason)]).await?.is_empty())
+    said(&DISABLE, &tx.run(&DISABLE, &[Arg::Int(id.0), Arg::Text(&reason)]).await?)
 }
 
 pub(super) async fn enable(pool: &PgPool, id: EndpointId) -> Result<bool, Error> {
-    Ok(!connection(pool).await?.run(&ENABLE, &[Arg::Int(id.0)]).await?.is_empty())
+    said(&ENABLE, &connection(pool).await?.run(&ENABLE, &[Arg::Int(id.0)]).await?)
 }
 
 pub(super) async fn delete(pool: &PgPool, id: EndpointId) -> Result<bool, Error> {
-    Ok(!connection(pool).await?.run(&DELETE, &[Arg::Int(id.0)]).await?.is_empty())
+    said(&DELETE, &connection(pool).await?.run(&DELETE, &[Arg::Int(id.0)]).await?)
+}
+
+pub(super) async fn who_would_get(pool: &PgPool, of: [&str; 4]) -> Result<Vec<WouldGet>, Error> {
+    let rows = connection(pool).await?.run(&WHO_WOULD_GET, &of.map(Arg::Text)).await?;
+    let would = |row: &Row| {
+        Ok(WouldGet {
+            id: EndpointId(row.int(0)?),
+            name: row.text(1)?.to_owned(),
+            url: row.text(2)?.to_owned(),
+            state: row.text(3)?.to_owned(),
+        })
+    };
+    rows.iter().map(would).collect()
+}
+
+pub(super) async fn rotate(
+    tx: &mut dyn Tx,
+    endpoint: EndpointId,
+    (kind, overlap_ms): (KeyKind, i64),
+    (id, sealed): (Uuid, &Sealed),
+) -> Result<bool, Error> {
+    let id = id.to_string();
+    let args = [
+        Arg::Int(endpoint.0),
+        Arg::Text(&id),
+        Arg::Text(kind.name()),
+        Arg::Bytes(&sealed.bytes),
+        Arg::Text(&sealed.key_id),
+        Arg::Int(overlap_ms),
+    ];
+    said(&ROTATE, &tx.run(&ROTATE, &args).await?)
+}
+
+pub(super) async fn secrets(pool: &PgPool, endpoint: EndpointId) -> Result<Vec<(SecretView, Sealed)>, Error> {
+    let rows = connection(pool).await?.run(&SECRETS, &[Arg::Int(endpoint.0)]).await?;
+    rows.iter().map(secret).collect()
+}
+
+fn secret(row: &Row) -> Result<(SecretView, Sealed), Error> {
+    let wrong = |column, expected| Error::Bus(postrider::Error::Row { statement: SECRETS.name, column, expected });
+    let view = SecretView {
+        id: row.text(0)?.parse().map_err(|_| wrong(0, "a uuid"))?,
+        kind: KeyKind::of(row.text(1)?).ok_or_else(|| wrong(1, "v1 or v1a"))?,
+        valid_from: moment(row, 2)?,
+        valid_until: row.opt(3).map(|_| moment(row, 3)).transpose()?,
+        public_key: None,
+    };
+    let bytes = crate::storable::unbase64(row.text(5)?).ok_or_else(|| wrong(5, "base64"))?;
+    Ok((view, Sealed { key_id: row.text(4)?.to_owned(), bytes }))
 }
 
 pub(super) async fn deliveries(pool: &PgPool, most: u32) -> Result<Vec<Delivery>, Error> {
@@ -134,8 +229,10 @@ fn delivery(row: &Row) -> Result<Delivery, Error> {
     })
 }
 
-pub(super) async fn attempts(pool: &PgPool, most: u32) -> Result<Vec<Attempt>, Error> {
-    let rows = connection(pool).await?.run(&ATTEMPTS, &[Arg::Int(most.min(ROWS_MAX).into())]).await?;
+pub(super) async fn attempts(pool: &PgPool, endpoint: Option<EndpointId>, most: u32) -> Result<Vec<Attempt>, Error> {
+    // 0 is no endpoint's id.
+    let args = [Arg::Int(most.min(ROWS_MAX).into()), Arg::Int(endpoint.map_or(0, |id| id.0))];
+    let rows = connection(pool).await?.run(&ATTEMPTS, &args).await?;
     rows.iter().map(attempt).collect()
 }
 
@@ -154,6 +251,8 @@ fn attempt(row: &Row) -> Result<Attempt, Error> {
         excerpt: row.opt(10).map(str::to_owned),
         peer: row.opt(11).map(str::to_owned),
         total_us: int(row, 12)?,
+        trigger: row.text(13)?.to_owned(),
+        sent_as: row.opt(14).map(str::to_owned),
     })
 }
 
@@ -168,4 +267,9 @@ fn moment(row: &Row, column: usize) -> Result<Timestamp, Error> {
 fn only<'a>(statement: &'static Statement, rows: &'a [Row]) -> Result<&'a Row, Error> {
     let missing = postrider::Error::Row { statement: statement.name, column: 0, expected: "one row" };
     rows.first().ok_or(Error::Bus(missing))
+}
+
+/// The answer of a function that says whether it did something.
+fn said(statement: &'static Statement, rows: &[Row]) -> Result<bool, Error> {
+    Ok(only(statement, rows)?.opt(0) == Some("true"))
 }

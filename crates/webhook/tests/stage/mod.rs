@@ -8,6 +8,7 @@ use postrider::{Bus, EventTypeSpec, Kind, KindSpec, NewEvent, Payload, Retry, Ru
 use postrider_testkit::TestDb;
 use postrider_webhook::{
     Client, Clock, Deliverer, Delivery, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec,
+    replay_kind,
 };
 use sqlx::PgPool;
 
@@ -93,7 +94,7 @@ pub(crate) async fn deliver(pool: &PgPool, seal: Seal) -> (Bus, Running) {
             EventTypeSpec::new("order.shipped").public(),
             EventTypeSpec::new("order.audited"),
         ])
-        .kinds([Kind::component(spec).handler(Arc::new(deliverer))])
+        .kinds([Kind::component(spec).handler(Arc::new(deliverer)), replay_kind(pool.clone())])
         .settings(settings)
         .build()
         .await

@@ -1,7 +1,5 @@
 -- Enables the endpoint $1.
 -- Called by: endpoint/pg.rs.
--- Locks: the endpoint's row.
+-- Locks: what postrider.enable_endpoint takes.
 -- Index: endpoint_pkey.
-update postrider.endpoint set disabled_at = null, disabled_reason = null
- where id = $1::bigint and disabled_at is not null and deleted_at is null
-returning id::text
+select postrider.enable_endpoint($1::bigint)::text

@@ -1,10 +1,5 @@
--- The endpoint $1, or all of them if it is 0, without deleted ones.
--- Called by: endpoint/pg.rs, for lists and single looks.
+-- Endpoints as JSON: $1 alone, or those of owner $2, or all, after the id $3, $4 of them.
+-- Called by: endpoint/pg.rs, for lists, single looks and changes.
 -- Locks: none.
 -- Index: endpoint_pkey.
-select id::text, name, owner::text, url, array_to_json(types)::text, timeout_ms::text, max_attempts::text,
-       ((extract(epoch from created_at) * 1000000)::bigint)::text,
-       ((extract(epoch from disabled_at) * 1000000)::bigint)::text, disabled_reason
-  from postrider.endpoint
- where ($1::bigint = 0 or id = $1::bigint) and deleted_at is null
- order by id limit 1000
+select e::text from postrider.endpoints($1::text::bigint, $2::text, $3::bigint, $4::bigint::int) e
