@@ -74,5 +74,12 @@ begin
     perform postrider.forget_leftovers();
     perform postrider.forget_mismatches();
     perform postrider.join_cuts();
+    perform postrider.duties_of_components();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
+end $$;
+
+-- What parts of the schema that can be left out need to have done; they put their own in its place.
+create function postrider.duties_of_components() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
 end $$;

@@ -356,6 +356,8 @@ begin
         union all
         select x.* from postrider.alerts_of_relay() x
         union all
+        select x.* from postrider.alerts_of_components() x
+        union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
 end $$;

@@ -433,3 +433,9 @@ begin
            'give it the database that it is meant for; or, if this copy is to be one of its own, postrider.name_instance(name)'
       from postrider.stranger s cross join postrider.instance i;
 end $$;
+
+-- What parts of the schema that can be left out have to tell; they put their own in its place.
+create function postrider.alerts_of_components() returns setof postrider.alert
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+end $$;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
 use postrider::Kind;
 use postrider_contract::signature::Secret;
-use postrider_webhook::{Client, Deliverer, Endpoints, Guard, NewEndpoint, Seal, kind};
+use postrider_webhook::{Client, Deliverer, Endpoints, Guard, NewEndpoint, Seal, kinds};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::PgPool;
 
@@ -31,9 +31,9 @@ impl Webhooks {
         Ok(Self { endpoints: Endpoints::new(pool.clone(), seal, guard), deliverer })
     }
 
-    /// The kind of deliveries, run by this process.
-    pub fn kind(&self) -> Kind {
-        kind(self.deliverer.clone())
+    /// The kinds of deliveries, run by this process.
+    pub fn kinds(&self) -> [Kind; 2] {
+        kinds(self.deliverer.clone())
     }
 
     /// Creates an endpoint in the place of those of the same name and owner, and answers with the secret that it signs with.

@@ -79,6 +79,10 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(25, "0025_prove", Core),
     migration!(26, "0026_subscription", Core),
     migration!(27, "0027_fan_out", Core),
+    migration!(30, "0030_endpoint", Webhook),
+    migration!(31, "0031_health", Webhook),
+    migration!(32, "0032_redeliver", Webhook),
+    migration!(33, "0033_tidy_webhooks", Webhook),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");

@@ -94,7 +94,7 @@ async fn bus(config: &Config, pool: &sqlx::PgPool) -> anyhow::Result<Bus> {
     }
     if let Some(keys) = config.seal_key.as_ref().filter(|_| has(Role::Work)) {
         let webhooks = Webhooks::new(pool, keys, &config.allow_cidrs)?;
-        builder = builder.kinds([webhooks.kind()]).concurrency(QUEUE, config.webhook_concurrency);
+        builder = builder.kinds(webhooks.kinds()).concurrency(QUEUE, config.webhook_concurrency);
     }
     builder.build().await.context("the deliveries were not declared")
 }

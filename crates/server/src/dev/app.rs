@@ -171,7 +171,7 @@ async fn bus(
     let bus = Bus::builder(pool.clone())
         .app("postrider-dev")
         .types(types.into_iter().map(|name| EventTypeSpec::new(name).public()))
-        .kinds([webhooks.kind()])
+        .kinds(webhooks.kinds())
         .subscriptions([
             Subscription::new("demo.count", patterns.clone())
                 .handler(handlers::count(pool.clone(), Arc::clone(figures))),

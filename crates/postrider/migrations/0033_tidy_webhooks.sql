@@ -1,0 +1,90 @@
+-- What endpoints need of housekeeping, and what an operator is told of them.
+-- Locks: rows of what is over, skipping what others hold; jobs that are cancelled, as postrider.cancel does.
+-- By hand on a large table: nothing.
+--
+-- Attempts leave with the partitions of their jobs, see postrider.retire.
+
+create index endpoint_window_over on postrider.endpoint_window (slot);
+create index endpoint_secret_over on postrider.endpoint_secret (valid_until) where valid_until is not null;
+create index endpoint_disabled on postrider.endpoint (id) where disabled_at is not null and deleted_at is null;
+
+-- Forgets secrets that ended and attempts that no rule counts any more; ends deliveries that were held for as long as events are kept, a thousand
+-- at a time; and has replays go on that nobody drives.
+create or replace function postrider.duties_of_components() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    now timestamptz := clock_timestamp();
+    kept interval := (select r.keep from postrider.retention r where r.what = 'event');
+    old bigint[];
+    x record;
+begin
+    delete from postrider.endpoint_secret s where s.ctid = any (array(
+        select o.ctid from postrider.endpoint_secret o where o.valid_until < now for update skip locked));
+    delete from postrider.endpoint_window w where w.ctid = any (array(
+        select o.ctid from postrider.endpoint_window o where o.slot < now - interval '2 hours' limit 10000 for update skip locked));
+    -- the oldest of each come first: ids grow
+    select array_agg(h.id) into old
+      from (select p.id from postrider.endpoint e
+             cross join lateral (
+                select y.id from postrider.parked y
+                 where y.queue = 'webhook' and y.key = 'limit:' || postrider.endpoint_key(e.id) order by y.pos limit 1000) p
+              join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
+             where e.disabled_at is not null and e.deleted_at is null and j.created_at < now - kept limit 1000) h;
+    if old is not null then
+        perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
+    end if;
+    for x in select r.id from postrider.delivery_replay r
+              where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
+                and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
+    loop
+        perform postrider.drive_replay(x.id);
+    end loop;
+end $$;
+
+-- Endpoints that need somebody.
+create or replace function postrider.alerts_of_components() returns setof postrider.alert
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set jit = off as $$
+begin
+    return query
+    select 'endpoint_disabled', 'critical', 'endpoint ' || e.id, e.disabled_at,
+           format('endpoint %s (%s) is disabled: %s; what is to be delivered to it is held', e.id, e.name, left(e.disabled_reason, 300)),
+           'enable it when its owner has put it right: what was held is sent then'
+      from postrider.endpoint e where e.disabled_at is not null and e.deleted_at is null order by e.id limit 100;
+    return query
+    select 'endpoint_failing', 'warning', 'endpoint ' || e.id, h.failing_since,
+           format('most attempts of endpoint %s (%s) fail: its deliveries wait behind one probe at a time', e.id, e.name),
+           'see its last attempts, and send it a test'
+      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
+     where h.failing_since is not null and e.disabled_at is null order by e.id limit 100;
+    return query
+    select 'endpoint_silent', 'warning', 'endpoint ' || e.id, h.silent_since,
+           format('endpoint %s (%s) took nothing since %s: %s attempts failed; after five days it is disabled', e.id, e.name,
+                  postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
+      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
+     where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
+end $$;
+
+-- Numbers about endpoints for whoever gathers them: how many there are in each state, how many deliveries are held (counted up to 10 000), and what
+-- attempts of the last hour came to.
+create function postrider.webhook_figures() returns table (name text, unit text, attribute text, value bigint)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+    select 'postrider.webhook.endpoints', '{endpoint}', s.state, count(e.id)
+      from (values ('enabled'), ('failing'), ('disabled')) s (state)
+      left join (
+        select x.id, case when x.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end as state
+          from postrider.endpoint x join postrider.endpoint_health h on h.endpoint = x.id where x.deleted_at is null) e on e.state = s.state
+     group by s.state
+    union all
+    select 'postrider.webhook.held', '{delivery}', '', count(*)
+      from (select from postrider.endpoint e
+             join postrider.parked p on p.queue = 'webhook' and p.key = 'limit:' || postrider.endpoint_key(e.id)
+            where e.disabled_at is not null and e.deleted_at is null limit 10000) h
+    union all
+    select 'postrider.webhook.attempts', '{attempt}', v.outcome, v.n
+      from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
+              from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
+     cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
+     order by 1, 3
+$$;

@@ -1,0 +1,203 @@
+//! A process that delivers is killed at each point of a delivery: C51, C54, F64.
+//!
+//! What held it there is a lock of the test's own, or the receiver; its connections are ended before that is let go, as a dead machine's would be.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test asks the database itself, and a failed helper is a failed test"
+)]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use postrider_testkit::{Fixture, Process, Reply, Sink, TestDb, until};
+use postrider_webhook::{Endpoints, Guard, NewEndpoint, Seal};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
+
+const SOON: Duration = Duration::from_mins(1);
+/// What the fixture seals with.
+const SEAL_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+const DONE: &str = "select count(*) from postrider.done d join postrider.job j on j.class = d.class and j.id = d.id
+    where j.kind = 'webhook.deliver' and d.state = 2";
+const BLOCKED: &str = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+
+/// A point of a delivery.
+struct Point {
+    name: &'static str,
+    /// What is locked before the event is recorded, if that is what holds the process.
+    lock: Option<&'static str>,
+    /// What is locked while the receiver thinks.
+    lock_then: Option<&'static str>,
+    /// How long the receiver thinks about the first request.
+    thinks: Duration,
+    /// When to kill: once this is so.
+    when: When,
+    /// How many requests the receiver sees in all.
+    requests: usize,
+    /// The outcomes of the attempts in their order; `?` is unknown.
+    rows: &'static [&'static str],
+}
+
+#[derive(Clone, Copy)]
+enum When {
+    Blocked,
+    Requested,
+    Done,
+}
+
+const POINTS: [Point; 6] = [
+    Point {
+        name: "while it claims: there is no row and no request",
+        lock: Some("lock table postrider.delivery_attempt in share mode"),
+        lock_then: None,
+        thinks: Duration::ZERO,
+        when: When::Blocked,
+        requests: 1,
+        rows: &["delivered"],
+    },
+    Point {
+        name: "before the request: the row is there",
+        lock: Some("lock table postrider.endpoint_secret in access exclusive mode"),
+        lock_then: None,
+        thinks: Duration::ZERO,
+        when: When::Blocked,
+        requests: 1,
+        rows: &["?", "delivered"],
+    },
+    Point {
+        name: "while the receiver thinks: it is not known whether it takes it",
+        lock: None,
+        lock_then: None,
+        thinks: Duration::from_secs(3_600),
+        when: When::Requested,
+        requests: 2,
+        rows: &["?", "delivered"],
+    },
+    Point {
+        name: "after the answer, before it is noted",
+        lock: Some("select from postrider.endpoint_health for update"),
+        lock_then: None,
+        thinks: Duration::ZERO,
+        when: When::Blocked,
+        requests: 2,
+        rows: &["?", "delivered"],
+    },
+    Point {
+        name: "after the answer is noted, before the delivery ends: it is known, and not sent again",
+        lock: None,
+        lock_then: Some("select from postrider.lease where queue = 'webhook' for update"),
+        thinks: Duration::from_secs(2),
+        when: When::Blocked,
+        requests: 1,
+        rows: &["delivered", "skipped"],
+    },
+    Point {
+        name: "after the end",
+        lock: None,
+        lock_then: None,
+        thinks: Duration::ZERO,
+        when: When::Done,
+        requests: 1,
+        rows: &["delivered"],
+    },
+];
+
+struct Stage {
+    db: TestDb,
+    fixture: Fixture,
+    sink: Sink,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let db = TestDb::fresh().await;
+        let fixture = Fixture::new(env!("CARGO_BIN_EXE_postrider-fixture"), db.url());
+        Self { db, fixture, sink: Sink::start().await.unwrap() }
+    }
+
+    fn pool(&self) -> &PgPool {
+        self.db.pool()
+    }
+
+    async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(self.pool()).await.unwrap()
+    }
+
+    async fn worker(&self) -> Process {
+        let worker =
+            self.fixture.start(&["ledger-worker", "--relay", "--beat-ms", "50", "--dead-after-ms", "600", "--retry-ms", "10"]);
+        until("it has started", SOON, async || worker.lines().iter().any(|line| line.starts_with("started ")).then_some(()))
+            .await;
+        worker
+    }
+
+    async fn endpoint(&self) {
+        let (seal, guard) = (Seal::parse([SEAL_KEY]).unwrap(), Guard::new(["127.0.0.1/32"]).unwrap());
+        let new = NewEndpoint::new("receiver", self.sink.url("/in"), ["order.made"]);
+        Endpoints::new(self.pool().clone(), seal, guard).create(new).await.unwrap();
+    }
+
+    /// A transaction that holds a lock until it is dropped.
+    async fn lock(&self, sql: &'static str) -> PgConnection {
+        let mut connection = PgConnection::connect(self.db.url()).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(format!("begin; {sql}"))).execute(&mut connection).await.unwrap();
+        connection
+    }
+
+    async fn outcomes(&self) -> Vec<String> {
+        let sql = "select coalesce(outcome, '?') from postrider.delivery_attempt order by lease";
+        sqlx::query_scalar(sql).fetch_all(self.pool()).await.unwrap()
+    }
+}
+
+async fn killed_at(point: &Point) {
+    let stage = Stage::set().await;
+    let mut dying = stage.worker().await;
+    stage.endpoint().await;
+    let mut locks = Vec::new();
+    if let Some(lock) = point.lock {
+        locks.push(stage.lock(lock).await);
+    }
+    if point.thinks > Duration::ZERO {
+        stage.sink.script([Reply::After(point.thinks, Box::new(Reply::Status(204)))]);
+    }
+    sqlx::query("select postrider.record('order.made', 'order/1')").execute(stage.pool()).await.unwrap();
+    if point.lock_then.is_some() || matches!(point.when, When::Requested) {
+        assert_eq!(stage.sink.wait_for(1, SOON).await.len(), 1, "{}", point.name);
+    }
+    if let Some(lock) = point.lock_then {
+        locks.push(stage.lock(lock).await);
+    }
+    match point.when {
+        When::Blocked => until(point.name, SOON, async || (stage.number(BLOCKED).await > 0).then_some(())).await,
+        When::Done => until(point.name, SOON, async || (stage.number(DONE).await == 1).then_some(())).await,
+        When::Requested => {}
+    }
+    dying.kill().await;
+    // a machine that is gone commits nothing any more
+    sqlx::query("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+        .execute(stage.pool())
+        .await
+        .unwrap();
+    until("nobody is blocked", SOON, async || (stage.number(BLOCKED).await == 0).then_some(())).await;
+    for lock in locks {
+        lock.close().await.unwrap();
+    }
+    let _living = stage.worker().await;
+    until("it is delivered", SOON, async || (stage.number(DONE).await == 1).then_some(())).await;
+
+    let requests = stage.sink.requests();
+    assert_eq!(requests.len(), point.requests, "{}", point.name);
+    let ids: BTreeSet<Option<String>> = requests.iter().map(|request| request.header("webhook-id")).collect();
+    assert_eq!(ids.len(), 1, "{}", point.name);
+    let rows = stage.outcomes().await;
+    assert_eq!(rows, point.rows, "{}", point.name);
+    assert!(rows.iter().filter(|row| *row != "skipped").count() >= requests.len(), "each request has a row");
+}
+
+#[tokio::test]
+async fn c51_wherever_a_process_is_killed_each_request_has_a_row_and_only_what_is_unknown_is_sent_twice() {
+    for point in &POINTS {
+        killed_at(point).await;
+    }
+}
