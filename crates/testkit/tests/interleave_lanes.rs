@@ -50,6 +50,7 @@ async fn o1_a_lane_that_is_wrong_is_found() {
         ),
         ("judge_turn", "if keeps and h.unmarked is not true then", "if keeps then"),
         ("line_up", "if asks is not null then", "if false then"),
+        ("call_limits", "where call_limits.key <> ''", "where false"),
     ] {
         let db = TestDb::fresh().await;
         interleave::rewrite(&db, function, from, to).await.unwrap();
@@ -71,12 +72,14 @@ async fn o1_a_lane_that_is_wrong_is_found() {
                 .stage(line("block"))
                 .session("a", [finish_of(&["w1"], &[("x", Completed), ("y", Failed), ("z", Released)])]),
             one_asks_late(),
+            raised_while_it_is_claimed(set_limit("k", 1)),
         ];
         let report = interleave::run(&db, &specs).await.unwrap();
         assert!(!report.wrong.is_empty(), "{function} may be wrong: {report}");
     }
 }
 
+const HOLD: &str = "select left(postrider.hold('q', 'k', '9999-01-01Z', 'for good')::text, 0)";
 const POLICIES: [&str; 3] = ["block", "skip", "park:1"];
 
 #[tokio::test]
@@ -221,6 +224,11 @@ async fn o9_limits_beside_claims_ends_and_rescues() {
             .stage(looked_at())
             .session("a", [begin(set_limit("k", 2)), end()])
             .session("b", [tick("w2").may_wait(), claim("w3", 9).may_wait()]),
+        raised_while_it_is_claimed(set_limit("k", 1)),
+        Spec::new("a hold that ends while the first claim of its key has not committed")
+            .stage([sql(HOLD), enqueue_limited("x", "k")])
+            .session("a", [begin(claim("w1", 9)).may_wait(), end()])
+            .session("b", [sql("select left(postrider.hold('q', 'k', null)::text, 0)")]),
         Spec::new("a cancellation of one that waits for room beside an end")
             .stage(looked_at())
             .session("a", [begin(cancel(&["y"])), end()])
@@ -241,6 +249,14 @@ async fn o9_limits_beside_claims_ends_and_rescues() {
         );
     }
     run(&specs).await;
+}
+
+/// A limit lets nothing in, and the lane is made by a claim that has not committed: nobody else sees it, and it is to be looked at all the same.
+fn raised_while_it_is_claimed(raise: Step) -> Spec {
+    Spec::new("a limit that is raised while the first claim of its key has not committed")
+        .stage([set_limit("k", 0), enqueue_limited("x", "k")])
+        .session("a", [begin(claim("w1", 9)).may_wait(), end()])
+        .session("b", [raise])
 }
 
 /// `y` waits for a slot of its limit before others, below the low-water mark: whoever parked it did not have the lane, and called it. There is

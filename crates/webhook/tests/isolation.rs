@@ -30,6 +30,9 @@ async fn f61_an_endpoint_that_hangs_takes_its_own_slots_and_nobody_elses() {
         ..NewEndpoint::new("acme", hanging.url("/in"), ["order.paid"])
     };
     let (id, _) = stage.create(acme).await;
+    // one of the instance, which gets none of these
+    let (instance, _) = stage.endpoint("instance", &healthy.url("/instance")).await;
+    stage.endpoints.delete(instance).await.unwrap();
     stage.create(NewEndpoint { owner: "globex".into(), ..NewEndpoint::new("globex", healthy.url("/in"), ["order.paid"]) }).await;
     hanging.script(vec![Reply::After(FOR_EVER, Box::new(Reply::Status(204))); 100]);
     for _ in 0..60 {
@@ -123,4 +126,115 @@ async fn f62_what_an_outage_left_is_made_up_for_at_twice_the_usual_rate_and_noth
     assert!(steps.keys().all(|n| *n <= 2), "{steps:?}");
     assert!(steps.get(&2).copied().unwrap_or_default() <= 2, "{steps:?}");
     stage.strike().await;
+}
+
+/// A receiver that answers at once, or after half a minute where the path says so; and when each event came. For thousands of requests, of which
+/// nothing else is kept.
+struct Crowd {
+    address: std::net::SocketAddr,
+    came: std::sync::Arc<std::sync::Mutex<Vec<(String, tokio::time::Instant)>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Crowd {
+    async fn gather() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, came) = (listener.local_addr().unwrap(), std::sync::Arc::<std::sync::Mutex<Vec<_>>>::default());
+        let into = std::sync::Arc::clone(&came);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, std::sync::Arc::clone(&into)));
+            }
+        });
+        Self { address, came, task }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+async fn answer(
+    mut stream: tokio::net::TcpStream,
+    came: std::sync::Arc<std::sync::Mutex<Vec<(String, tokio::time::Instant)>>>,
+) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (mut read, mut part) = (Vec::new(), [0; 4_096]);
+    let head = loop {
+        let Ok(n @ 1..) = stream.read(&mut part).await else { return };
+        read.extend(&part[..n]);
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            if body.len() >= length.unwrap_or_default() {
+                break head.to_owned();
+            }
+        }
+    };
+    if head.contains(" /hangs ") {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    } else if let Some(id) = head.lines().find_map(|line| line.strip_prefix("webhook-id: ")) {
+        came.lock().unwrap().push((id.to_owned(), tokio::time::Instant::now()));
+    }
+    let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+}
+
+/// Records this many events a second for so many seconds, each for one of the endpoints in turn; the 50th and 99th of a hundred waits of those
+/// that answer, in milliseconds, and how many came.
+async fn waits(stage: &Stage, crowd: &Crowd, (per_second, seconds): (u64, u64), sick: impl Fn(u64) -> bool) -> (u128, u128, usize) {
+    crowd.came.lock().unwrap().clear();
+    let mut recorded = BTreeMap::new();
+    let mut beat = tokio::time::interval(Duration::from_micros(1_000_000 / per_second));
+    for n in 0..per_second * seconds {
+        beat.tick().await;
+        // a prime step: neighbours are not served together
+        let owner = n * 7 % ENDPOINTS;
+        let event = stage.record("order.paid", &format!("o{owner}"), "{}").await;
+        if !sick(owner) {
+            recorded.insert(event, tokio::time::Instant::now());
+        }
+    }
+    until("those that answer have theirs", SOON * 3, async || {
+        (crowd.came.lock().unwrap().len() >= recorded.len()).then_some(())
+    })
+    .await;
+    let came = crowd.came.lock().unwrap();
+    let mut waits: Vec<u128> =
+        came.iter().filter_map(|(id, at)| Some(at.saturating_duration_since(*recorded.get(id)?).as_millis())).collect();
+    waits.sort_unstable();
+    (waits[waits.len() / 2], waits[waits.len() * 99 / 100], waits.len())
+}
+
+const ENDPOINTS: u64 = 2_000;
+
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
+}
+
+/// 2 000 endpoints, of which one in a hundred is dead and one in a hundred hangs for half a minute: the others are served as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measure of minutes: run it by hand on a quiet machine, with --nocapture"]
+async fn f61_what_the_dead_and_the_hanging_cost_the_others() {
+    let (stage, crowd) = (Stage::set().await, Crowd::gather().await);
+    let mut ids = Vec::new();
+    for n in 0..ENDPOINTS {
+        let of = NewEndpoint { owner: format!("o{n}"), ..NewEndpoint::new("e", crowd.url("/fine"), ["order.paid"]) };
+        ids.push(stage.create(of).await.0);
+    }
+    let load = (20, 60);
+    let fine = waits(&stage, &crowd, load, |_| false).await;
+    println!("all fine: p50 {} ms, p99 {} ms of {}; {} MiB", fine.0, fine.1, fine.2, resident_mib());
+    let sick = |n: u64| n % 50 == 0;
+    for n in (0..ENDPOINTS).filter(|n| sick(*n)) {
+        let url = if n % 100 == 0 { crowd.url("/hangs") } else { "http://127.0.0.1:9/".to_owned() };
+        let change = EndpointChange { url: Some(url), timeout: Some(Duration::from_secs(30)), ..EndpointChange::default() };
+        stage.endpoints.update(ids[usize::try_from(n).unwrap()], change).await.unwrap();
+    }
+    let ill = waits(&stage, &crowd, load, sick).await;
+    println!("1 % dead, 1 % hanging: p50 {} ms, p99 {} ms of {}; {} MiB", ill.0, ill.1, ill.2, resident_mib());
+    crowd.task.abort();
+    assert!(ill.1 <= fine.1 * 2, "{} ms is more than twice {} ms", ill.1, fine.1);
+    stage.running.stop(Duration::ZERO).await;
 }

@@ -21,7 +21,7 @@ pub use new::{IN_FLIGHT, NewEndpoint, On4xx, TIMEOUT, TYPES_MAX};
 pub(crate) use pg::{connection, headers_place, secret_place};
 pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};
 pub(crate) use rotation::signing_key;
-pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Health, WouldGet};
+pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Figure, Health, WouldGet};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -156,5 +156,10 @@ impl Endpoints {
     /// The last attempts of an endpoint, newest first; at most 200.
     pub async fn attempts_of(&self, id: EndpointId, most: u32) -> Result<Vec<Attempt>, Error> {
         pg::attempts(&self.pool, Some(id), most).await
+    }
+
+    /// Numbers about all endpoints, for whoever gathers them.
+    pub async fn figures(&self) -> Result<Vec<Figure>, Error> {
+        pg::figures(&self.pool).await
     }
 }

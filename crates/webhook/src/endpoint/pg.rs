@@ -5,7 +5,7 @@ use uuid::{Builder, Uuid};
 
 use super::rotation::{KeyKind, SecretView};
 use super::view::Told;
-use super::{Attempt, Delivery, EndpointId, NewEndpoint, WouldGet};
+use super::{Attempt, Delivery, EndpointId, Figure, NewEndpoint, WouldGet};
 use crate::deliver::KIND;
 use crate::dice;
 use crate::error::Error;
@@ -25,6 +25,7 @@ const ROTATE: Statement = statement!("sql/rotate.sql");
 const SECRETS: Statement = statement!("sql/secrets.sql");
 const DELIVERIES: Statement = statement!("sql/deliveries.sql");
 const ATTEMPTS: Statement = statement!("sql/attempts.sql");
+const FIGURES: Statement = statement!("sql/figures.sql");
 
 pub(super) const STATEMENTS: &[&Statement] = &[
     &NEXT_ID,
@@ -39,6 +40,7 @@ pub(super) const STATEMENTS: &[&Statement] = &[
     &SECRETS,
     &DELIVERIES,
     &ATTEMPTS,
+    &FIGURES,
 ];
 
 const ROWS_MAX: u32 = 200;
@@ -234,6 +236,15 @@ pub(super) async fn attempts(pool: &PgPool, endpoint: Option<EndpointId>, most: 
     let args = [Arg::Int(most.min(ROWS_MAX).into()), Arg::Int(endpoint.map_or(0, |id| id.0))];
     let rows = connection(pool).await?.run(&ATTEMPTS, &args).await?;
     rows.iter().map(attempt).collect()
+}
+
+pub(super) async fn figures(pool: &PgPool) -> Result<Vec<Figure>, Error> {
+    let rows = connection(pool).await?.run(&FIGURES, &[]).await?;
+    let text = |row: &Row, column| row.text(column).map(str::to_owned);
+    let figure = |row: &Row| {
+        Ok(Figure { name: text(row, 0)?, unit: text(row, 1)?, attribute: text(row, 2)?, value: row.int(3)? })
+    };
+    rows.iter().map(figure).collect()
 }
 
 fn attempt(row: &Row) -> Result<Attempt, Error> {

@@ -170,6 +170,20 @@ fn order(policy: &str) -> Order {
     }
 }
 
+/// A number about endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Figure {
+    /// `postrider.webhook.endpoints` (those in a state), `postrider.webhook.held` (deliveries of disabled endpoints, counted up to 10 000) or
+    /// `postrider.webhook.attempts` (those of the last hour that had an outcome).
+    pub name: String,
+    /// What it counts, as OpenTelemetry writes units.
+    pub unit: String,
+    /// The state of the endpoints, or the outcome of the attempts.
+    pub attribute: String,
+    /// How many.
+    pub value: i64,
+}
+
 /// Who would get an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WouldGet {

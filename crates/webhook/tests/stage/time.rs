@@ -22,7 +22,9 @@ impl Stage {
              update postrider.endpoint set enabled_at = enabled_at - {by};
              update postrider.endpoint_secret set valid_from = valid_from - {by}, valid_until = valid_until - {by};
              update postrider.endpoint_health set failing_since = failing_since - {by}, silent_since = silent_since - {by};
-             update postrider.endpoint_window set slot = slot - {by};
+             -- far away first: one may not pass through the place of another
+             update postrider.endpoint_window set slot = slot - interval '1000 years';
+             update postrider.endpoint_window set slot = slot + interval '1000 years' - {by};
              update postrider.delivery_attempt set started_at = started_at - {by}, ended_at = ended_at - {by}"
         );
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.pool()).await.unwrap();
