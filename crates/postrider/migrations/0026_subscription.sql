@@ -23,26 +23,35 @@ create table postrider.subscription_start (
 create unique index subscription_starting on postrider.subscription_start (subscription) where over_at is null;
 
 create function postrider.compile_routes(subscriptions bigint[], types text[]) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    ids bigint[] := subscriptions;
+    names text[] := array(select e.name from postrider.event_type e);
 begin
-    delete from postrider.route r
-     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
-                                 predicate, order_by, order_rule, order_name, coalescing, starting, reads)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
-           s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
-           case when s.order_by is not null then s.name end, s.coalescing,
-           exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
-           s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
-      from postrider.subscription s
-      join postrider.kind k on k.name = s.kind
-      join postrider.event_type t
-        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
-       and (not s.outward or t.exposure = 'public')
-       -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p)
-                      and (p like 'postrider.%' or t.name not like 'postrider.%'))
-     where s.removed_at is null;
+    -- these for all types, then all for these types, apart: one statement that said `or` would walk all of them for each that is put
+    delete from postrider.route r where r.subscription = any (compile_routes.subscriptions);
+    delete from postrider.route r where r.type = any (compile_routes.types);
+    for pass in 1..2 loop
+        insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
+                                     predicate, order_by, order_rule, order_name, coalescing, starting, reads)
+        select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
+               s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
+               case when s.order_by is not null then s.name end, s.coalescing,
+               exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
+               s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
+          from postrider.subscription s
+          join postrider.kind k on k.name = s.kind
+          join postrider.event_type t on t.name = any (names)
+         where s.id = any (ids) and s.removed_at is null
+           and (not s.outward or t.exposure = 'public')
+           -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
+           and exists (select from unnest(s.types) u where t.name ~ postrider.pattern_regex(u)
+                          and (u like 'postrider.%' or t.name not like 'postrider.%'))
+            on conflict do nothing;
+        exit when types = '{}';
+        ids := array(select e.id from postrider.subscription e where e.removed_at is null);
+        names := types;
+    end loop;
 end $$;
 
 -- A predicate over an event's data, compiled: an SQL/JSON path that is true or false, such as `$.total > 100`. Where it cannot be said of

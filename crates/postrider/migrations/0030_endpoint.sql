@@ -25,9 +25,10 @@ declare
     new_starts int;
     new_per interval;
 begin
-    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms into e
+    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms, h.failed into e
       from postrider.endpoint p join postrider.endpoint_health h on h.endpoint = p.id where p.id = apply_endpoint_limit.id;
-    new_most := least(e.in_flight, e.max_in_flight);
+    -- one that hangs would else take all of its slots again and again
+    new_most := least(e.in_flight, e.max_in_flight, case when e.failed >= 5 then 1 end);
     new_starts := e.rate_starts;
     new_per := e.rate_per;
     if e.pace_ms is not null and (new_starts is null or extract(epoch from new_per) * 1000 / new_starts < e.pace_ms) then

@@ -3,8 +3,8 @@
 -- Locks: the row of endpoint_health first, then other rows of the endpoint.
 -- By hand on a large table: nothing.
 --
--- The rules. An endpoint is failing when at least half of at least 20 attempts in an hour failed. From then on one delivery at a time is sent, and
--- after each failure nothing for five minutes; it is not failing any more when less than a quarter of the attempts of the hour failed. It is
+-- The rules. After five failures since the last success one delivery at a time is sent. An endpoint is failing when at least half of at least 20 attempts in an hour failed. From then on
+-- nothing is sent for five minutes after each failure; it is not failing any more when less than a quarter of the attempts of the hour failed. It is
 -- warned at 50, 75 and 90 percent, and at 100 disabled, of both: five days without any success, and twelve attempts that failed since the last one.
 
 -- What Postrider tells of endpoints. Whoever wants it names it: a pattern such as ** does not reach it.

@@ -120,7 +120,9 @@ impl Worker<Envelope> for Work {
             Ok(Verdict::Snooze(wait)) => Ok(WorkOutcome::Snooze(wait)),
             Ok(Verdict::Discard(reason)) => refuse(reason),
             Ok(Verdict::Retry { reason, after }) => failed(&reason, after),
-            Ok(Verdict::RetryIn { reason, wait }) => failed(&reason, Duration::ZERO).map_err(|error| instead(error, wait)),
+            Ok(Verdict::RetryIn { reason, wait }) => {
+                failed(&reason, Duration::ZERO).map_err(|error| instead(error, wait))
+            }
             Ok(unknown) => {
                 failed(&format!("answered with a verdict that this version does not know: {unknown:?}"), Duration::ZERO)
             }

@@ -30,7 +30,7 @@ fn without_anything_given_the_defaults_hold() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:7117");
     assert_eq!(config.roles, [Role::Relay, Role::Work, Role::Housekeeping]);
     assert_eq!(config.grace, Duration::from_secs(30));
-    assert_eq!((config.queue_concurrency, config.webhook_concurrency, config.database_connections), (8, 16, 10));
+    assert_eq!((config.queue_concurrency, config.webhook_concurrency, config.database_connections), (8, 256, 10));
     assert!(
         config.allow_cidrs.is_empty()
             && config.database_url.is_none()

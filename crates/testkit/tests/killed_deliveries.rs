@@ -10,8 +10,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use postrider::Timestamp;
 use postrider_testkit::{Fixture, Process, Reply, Sink, TestDb, until};
-use postrider_webhook::{Endpoints, Guard, NewEndpoint, Seal};
+use postrider_webhook::{EndpointId, Endpoints, Guard, NewEndpoint, NewReplay, Seal};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -19,7 +20,8 @@ const SOON: Duration = Duration::from_mins(1);
 const SEAL_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 const DONE: &str = "select count(*) from postrider.done d join postrider.job j on j.class = d.class and j.id = d.id
     where j.kind = 'webhook.deliver' and d.state = 2";
-const BLOCKED: &str = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+const BLOCKED: &str =
+    "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
 /// A point of a delivery.
 struct Point {
@@ -124,17 +126,30 @@ impl Stage {
     }
 
     async fn worker(&self) -> Process {
-        let worker =
-            self.fixture.start(&["ledger-worker", "--relay", "--beat-ms", "50", "--dead-after-ms", "600", "--retry-ms", "10"]);
-        until("it has started", SOON, async || worker.lines().iter().any(|line| line.starts_with("started ")).then_some(()))
-            .await;
+        let worker = self.fixture.start(&[
+            "ledger-worker",
+            "--relay",
+            "--beat-ms",
+            "50",
+            "--dead-after-ms",
+            "600",
+            "--retry-ms",
+            "10",
+        ]);
+        until("it has started", SOON, async || {
+            worker.lines().iter().any(|line| line.starts_with("started ")).then_some(())
+        })
+        .await;
         worker
     }
 
-    async fn endpoint(&self) {
+    /// An endpoint for everything, with so many attempts.
+    async fn endpoint(&self, max_attempts: i16) -> (Endpoints, EndpointId) {
         let (seal, guard) = (Seal::parse([SEAL_KEY]).unwrap(), Guard::new(["127.0.0.1/32"]).unwrap());
-        let new = NewEndpoint::new("receiver", self.sink.url("/in"), ["order.made"]);
-        Endpoints::new(self.pool().clone(), seal, guard).create(new).await.unwrap();
+        let new = NewEndpoint { max_attempts, ..NewEndpoint::new("receiver", self.sink.url("/in"), ["order.made"]) };
+        let endpoints = Endpoints::new(self.pool().clone(), seal, guard);
+        let created = endpoints.create(new).await.unwrap();
+        (endpoints, created.id)
     }
 
     /// A transaction that holds a lock until it is dropped.
@@ -153,7 +168,7 @@ impl Stage {
 async fn killed_at(point: &Point) {
     let stage = Stage::set().await;
     let mut dying = stage.worker().await;
-    stage.endpoint().await;
+    stage.endpoint(18).await;
     let mut locks = Vec::new();
     if let Some(lock) = point.lock {
         locks.push(stage.lock(lock).await);
@@ -200,4 +215,49 @@ async fn c51_wherever_a_process_is_killed_each_request_has_a_row_and_only_what_i
     for point in &POINTS {
         killed_at(point).await;
     }
+}
+
+#[tokio::test]
+async fn f66_a_replay_whose_process_is_killed_all_the_time_makes_each_delivery_once() {
+    const EVENTS: usize = 12;
+    let stage = Stage::set().await;
+    let mut worker = stage.worker().await;
+    let (endpoints, id) = stage.endpoint(1).await;
+    stage.sink.script(vec![Reply::Status(500); EVENTS]);
+    for n in 0..EVENTS {
+        let sql = "select postrider.record('order.made', 'order/' || $1)";
+        sqlx::query(sql).bind(i64::try_from(n).unwrap()).execute(stage.pool()).await.unwrap();
+    }
+    let given_up = "select count(*) from postrider.done d join postrider.job j on j.class = d.class and j.id = d.id
+        where j.kind = 'webhook.deliver' and d.state = 3";
+    until("all are given up", SOON, async || (stage.number(given_up).await == 12).then_some(())).await;
+    let now = stage.number("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
+    let (from, to) = (Timestamp::from_micros(now - 3_600_000_000), Timestamp::from_micros(now));
+    let new = NewReplay { per_second: 3, ..NewReplay::new(from, to) };
+    let plan = endpoints.plan_replay(id, &new).await.unwrap().unwrap();
+    assert_eq!(plan.planned, 12);
+    assert!(endpoints.start_replay(plan.id).await.unwrap());
+    let mut kills = 0;
+    let done = "select count(*) from postrider.delivery_replay where state = 'done'";
+    while stage.number(done).await == 0 {
+        let made = stage.number("select made from postrider.delivery_replay").await;
+        until("it goes on", SOON, async || {
+            (stage.number("select made from postrider.delivery_replay").await > made || stage.number(done).await == 1)
+                .then_some(())
+        })
+        .await;
+        worker.kill().await;
+        kills += 1;
+        worker = stage.worker().await;
+    }
+    until("all are delivered", SOON, async || (stage.number(DONE).await == 12).then_some(())).await;
+    println!("{kills} kills, {} requests", stage.sink.requests().len());
+    assert!(kills >= 3, "{kills}");
+    let made = "select count(*) from postrider.job where args ->> 'trigger' = 'replay'";
+    assert_eq!((stage.number(made).await, stage.number("select made from postrider.delivery_replay").await), (12, 12));
+    let delivered = "select count(distinct event) from postrider.delivery_attempt where outcome = 'delivered'";
+    assert_eq!(stage.number(delivered).await, 12);
+    let unknown = stage.number("select count(*) from postrider.delivery_attempt where outcome is null").await;
+    let requests = i64::try_from(stage.sink.requests().len()).unwrap();
+    assert!((24..=24 + unknown).contains(&requests), "{requests} requests, {unknown} unknown");
 }

@@ -275,7 +275,8 @@ mod tests {
     #[test]
     fn the_request_has_exactly_the_headers_that_were_given_and_the_host() {
         let target = Target::parse("https://hooks.example.com:8443/in?x=1").unwrap();
-        let headers = [("webhook-id".into(), "evt_1".to_owned()), ("content-type".into(), "application/json".to_owned())];
+        let headers =
+            [("webhook-id".into(), "evt_1".to_owned()), ("content-type".into(), "application/json".to_owned())];
         let post = Post { target: &target, headers: &headers, body: b"{}", deadline: Duration::from_secs(1) };
         let request = request(post).unwrap();
         assert_eq!(request.uri(), "/in?x=1");

@@ -9,8 +9,20 @@ const BYTES_MAX: usize = 8_192;
 
 /// Names that say what the request is or how it travels, and so are ours or the connection's.
 const REFUSED: [&str; 14] = [
-    "host", "connection", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "proxy-authenticate",
-    "proxy-authorization", "proxy-connection", "expect", "traceparent", "tracestate", "user-agent",
+    "host",
+    "connection",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "expect",
+    "traceparent",
+    "tracestate",
+    "user-agent",
 ];
 const PREFIXES_REFUSED: [&str; 2] = ["webhook-", "content-"];
 
@@ -33,7 +45,10 @@ impl Headers {
         }
         let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
         if pairs.len() > HEADERS_MAX || bytes > BYTES_MAX {
-            let message = format!("there are {} headers of {bytes} bytes, the limits are {HEADERS_MAX} and {BYTES_MAX}", pairs.len());
+            let message = format!(
+                "there are {} headers of {bytes} bytes, the limits are {HEADERS_MAX} and {BYTES_MAX}",
+                pairs.len()
+            );
             return Err(Refused::new(Code::Size, "headers", message, "send less, or fewer of them"));
         }
         Ok(Self(pairs))
@@ -66,19 +81,27 @@ fn check(name: &str, value: &str) -> Result<(), Refused> {
         return Err(refused(name, "it is not the name of a header", "use letters, digits and -, 100 bytes at most"));
     }
     if REFUSED.contains(&name) || PREFIXES_REFUSED.iter().any(|prefix| name.starts_with(prefix)) {
-        return Err(refused(name, "requests have it already, or the connection needs it", "choose another name, such as x-api-key"));
+        return Err(refused(
+            name,
+            "requests have it already, or the connection needs it",
+            "choose another name, such as x-api-key",
+        ));
     }
     // A tab and what HTTP calls visible, and no space around it: what a receiver sees is what was given.
     let legal = value.bytes().all(|b| b == b'\t' || (0x20..0x7f).contains(&b)) && value.trim() == value;
     if !legal || value.len() > VALUE_BYTES_MAX {
-        return Err(refused(name, "its value cannot be sent", "use visible ASCII, 4096 bytes at most, without spaces around it"));
+        return Err(refused(
+            name,
+            "its value cannot be sent",
+            "use visible ASCII, 4096 bytes at most, without spaces around it",
+        ));
     }
     Ok(())
 }
 
 fn refused(name: &str, message: &str, remedy: &str) -> Refused {
     // A name that is no name may be anything: it is not repeated.
-    let shown: String = name.chars().filter(|c| c.is_ascii_graphic()).take(40).collect();
+    let shown: String = name.chars().filter(char::is_ascii_graphic).take(40).collect();
     Refused::new(Code::Option, &format!("headers.{shown}"), message, remedy)
 }
 

@@ -29,8 +29,8 @@ pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange,
 pub use clock::Clock;
 pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec, kinds};
 pub use endpoint::{
-    Attempt, Created, Delivery, Disabled, Endpoint, EndpointChange, EndpointId, Endpoints, Figure, Health, IN_FLIGHT, KeyKind,
-    NewEndpoint, OVERLAP, On4xx, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
+    Attempt, Created, Delivery, Disabled, Endpoint, EndpointChange, EndpointId, Endpoints, Figure, Health, IN_FLIGHT,
+    KeyKind, NewEndpoint, OVERLAP, On4xx, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
 };
 pub use error::Error;
 pub use failure::{Class as FailureClass, Failure};

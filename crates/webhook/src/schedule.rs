@@ -46,7 +46,10 @@ impl Retries {
         match name {
             "default" => Ok(Self::Default),
             "short" => Ok(Self::Short),
-            _ => Err(refused(format!("{name:?} is not the name of a schedule"), "use default or short, or a list of waits")),
+            _ => Err(refused(
+                format!("{name:?} is not the name of a schedule"),
+                "use default or short, or a list of waits",
+            )),
         }
     }
 
@@ -66,9 +69,10 @@ impl Retries {
             return Err(refused(message, "the last wait stands for all that follow"));
         }
         match steps.iter().find(|step| !(STEP_MIN..=STEP_MAX).contains(step)) {
-            Some(step) => {
-                Err(refused(format!("a wait of {} ms is not 1 s to 7 days", step.as_millis()), "leave it out for the default"))
-            }
+            Some(step) => Err(refused(
+                format!("a wait of {} ms is not 1 s to 7 days", step.as_millis()),
+                "leave it out for the default",
+            )),
             None => Ok(()),
         }
     }

@@ -1,7 +1,6 @@
 //! Endpoints as data: what is saved, changed, refused, limited, ordered, and who would get what.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
@@ -58,7 +57,10 @@ async fn an_endpoint_is_saved_and_changed_with_every_field_and_what_is_not_named
     assert_eq!((saved.max_in_flight, saved.rate_starts, saved.rate_per_ms), (7, Some(30), Some(60_000)));
     assert_eq!((saved.schedule.clone(), saved.steps_ms.clone()), (None, Some(vec![1_000, 7_000])));
     assert_eq!((saved.timeout_ms, saved.max_attempts, saved.on_4xx.as_str()), (3_000, 4, "discard"));
-    assert_eq!((saved.answer_contains.as_deref(), saved.header_names.as_slice()), (Some("ok"), &["authorization".into()][..]));
+    assert_eq!(
+        (saved.answer_contains.as_deref(), saved.header_names.as_slice()),
+        (Some("ok"), &["authorization".into()][..])
+    );
 
     let change = EndpointChange { labels: Some(BTreeMap::new()), ..EndpointChange::default() };
     let changed = stage.endpoints.update(id, change).await.unwrap().unwrap();
@@ -83,7 +85,10 @@ async fn an_endpoint_is_saved_and_changed_with_every_field_and_what_is_not_named
         ..EndpointChange::default()
     };
     let changed = stage.endpoints.update(id, change).await.unwrap().unwrap();
-    assert_eq!((changed.name.as_str(), changed.url, changed.types), ("few", sink.url("/other"), vec!["order.paid".into()]));
+    assert_eq!(
+        (changed.name.as_str(), changed.url, changed.types),
+        ("few", sink.url("/other"), vec!["order.paid".into()])
+    );
     assert_eq!((changed.predicate, changed.order_policy, changed.rate_starts), (None, None, None));
     assert_eq!((changed.max_in_flight, changed.timeout_ms, changed.max_attempts), (2, 9_000, 18));
     assert_eq!((changed.schedule.as_deref(), changed.steps_ms.map(|steps| steps[1])), (Some("short"), Some(30_000)));
@@ -130,9 +135,22 @@ async fn every_refusal_names_its_field_and_what_to_do_and_nothing_is_written() {
     let bad = |change: EndpointChange| stage.endpoints.update(id, change);
     let refusals = [
         ("name", stage.endpoints.create(NewEndpoint { name: "first".into(), ..fine() }).await.unwrap_err()),
-        ("predicate", stage.endpoints.create(NewEndpoint { predicate: Some("$.a".into()), ..fine() }).await.unwrap_err()),
-        ("predicate", bad(EndpointChange { predicate: Some(Some("$.a ==".into())), ..EndpointChange::default() }).await.unwrap_err()),
-        ("url", bad(EndpointChange { url: Some("http://10.0.0.1/".into()), ..EndpointChange::default() }).await.unwrap_err()),
+        (
+            "predicate",
+            stage.endpoints.create(NewEndpoint { predicate: Some("$.a".into()), ..fine() }).await.unwrap_err(),
+        ),
+        (
+            "predicate",
+            bad(EndpointChange { predicate: Some(Some("$.a ==".into())), ..EndpointChange::default() })
+                .await
+                .unwrap_err(),
+        ),
+        (
+            "url",
+            bad(EndpointChange { url: Some("http://10.0.0.1/".into()), ..EndpointChange::default() })
+                .await
+                .unwrap_err(),
+        ),
         ("timeout", bad(EndpointChange { timeout: Some(S(61)), ..EndpointChange::default() }).await.unwrap_err()),
         ("types", bad(EndpointChange { types: Some(vec![]), ..EndpointChange::default() }).await.unwrap_err()),
     ];
@@ -189,7 +207,10 @@ async fn c56_an_endpoints_own_headers_are_sent_sealed_at_rest_and_never_in_the_p
     let request = &sink.requests()[0];
     request.verify(&secret).unwrap();
     let value = |name: &str| request.header(name);
-    assert_eq!((value("authorization").as_deref(), value("x-env").as_deref()), (Some("Bearer s3cret-of-acme"), Some("test")));
+    assert_eq!(
+        (value("authorization").as_deref(), value("x-env").as_deref()),
+        (Some("Bearer s3cret-of-acme"), Some("test"))
+    );
     let plain = "select count(*) from postrider.endpoint e, postrider.delivery_attempt a
                   where (e::text || encode(coalesce(e.headers, ''), 'escape') || a::text) like '%s3cret%'";
     assert_eq!(stage.number(plain).await, 0);
@@ -349,7 +370,14 @@ async fn an_answer_of_4xx_may_be_final_and_one_of_2xx_may_have_to_say_something(
     stage.create(new).await;
     let good = Reply::with_body(200, "{\"ok\":true}");
     // those with a meaning of their own are tried again all the same
-    sink.script([Reply::Status(408), Reply::Status(425), Reply::Status(429), Reply::Status(500), Reply::with_body(200, "nok"), good]);
+    sink.script([
+        Reply::Status(408),
+        Reply::Status(425),
+        Reply::Status(429),
+        Reply::Status(500),
+        Reply::with_body(200, "nok"),
+        good,
+    ]);
     stage.record("order.paid", "", "{}").await;
     stage.until("delivered").await;
     let reasons: Vec<String> =

@@ -1,7 +1,6 @@
 //! What becomes of endpoints that fail: they cool down, are probed, warned, disabled, enabled; C61, C65, F66.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
@@ -47,7 +46,11 @@ impl Stage {
 
     /// An endpoint that gets one attempt for each event, one at a time.
     async fn frail(&self, sink: &Sink) -> EndpointId {
-        let new = NewEndpoint { max_attempts: 1, max_in_flight: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
+        let new = NewEndpoint {
+            max_attempts: 1,
+            max_in_flight: 1,
+            ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"])
+        };
         self.create(new).await.0
     }
 }
@@ -67,16 +70,24 @@ async fn c61_four_failures_to_one_success_are_found_at_the_twentieth_attempt_and
     stage.until_number(WAITING, 4).await;
     let health = stage.look(id).await.health;
     assert_eq!((health.in_flight, health.held_reason.as_deref()), (Some(1), Some("most attempts fail: it cools down")));
-    let held = stage.number("select (extract(epoch from max(held_until) - clock_timestamp()))::bigint from postrider.key_limit").await;
+    let held = stage
+        .number("select (extract(epoch from max(held_until) - clock_timestamp()))::bigint from postrider.key_limit")
+        .await;
     assert!((290..=330).contains(&held), "five minutes, up to a tenth later: {held}");
     assert_eq!(sink.requests().len(), 20);
     let failing = stage.told().await.into_iter().filter(|said| said == "endpoint.failing").count();
     assert_eq!(failing, 1);
     assert_eq!(stage.until("waiting").await.attempts, 0);
-    let evidence: String = sqlx::query_scalar("select data::text from postrider.event where type = 'postrider.endpoint.failing'")
-        .fetch_one(stage.pool()).await.unwrap();
+    let evidence: String =
+        sqlx::query_scalar("select data::text from postrider.event where type = 'postrider.endpoint.failing'")
+            .fetch_one(stage.pool())
+            .await
+            .unwrap();
     let evidence: serde_json::Value = serde_json::from_str(&evidence).unwrap();
-    assert_eq!((&evidence["failed"], &evidence["of"], &evidence["attempts"][0]["status"]), (&17.into(), &20.into(), &500.into()));
+    assert_eq!(
+        (&evidence["failed"], &evidence["of"], &evidence["attempts"][0]["status"]),
+        (&17.into(), &20.into(), &500.into())
+    );
     stage.strike().await;
 }
 
@@ -192,7 +203,11 @@ async fn c61_five_days_without_a_success_warn_three_times_and_disable_with_the_e
         assert_eq!(told, expected, "after {hours} h");
     }
     let disabled = stage.look(id).await.disabled.unwrap();
-    assert!(disabled.reason.starts_with("nothing was delivered for five days, and 33 attempts failed"), "{}", disabled.reason);
+    assert!(
+        disabled.reason.starts_with("nothing was delivered for five days, and 33 attempts failed"),
+        "{}",
+        disabled.reason
+    );
     assert_eq!(disabled.evidence.as_array().unwrap().len(), 5);
     assert_eq!(disabled.evidence[0]["status"], 503);
     let exhausted = stage.told().await.into_iter().filter(|said| said == "delivery.exhausted").count();
@@ -226,8 +241,10 @@ async fn neither_few_failures_in_six_days_nor_many_with_one_success_disable() {
 #[tokio::test]
 async fn what_is_told_of_endpoints_goes_to_who_names_it_and_never_round_in_a_circle() {
     let (stage, sink, watch) = (Stage::set().await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    let everything = Sink::start().await.unwrap();
     let all = NewEndpoint { max_attempts: 1, ..NewEndpoint::new("all", sink.url("/all"), ["**"]) };
     stage.create(all).await;
+    stage.create(NewEndpoint::new("everything", everything.url("/in"), ["**"])).await;
     let watcher = NewEndpoint { max_attempts: 1, ..NewEndpoint::new("watcher", watch.url("/watch"), ["postrider.**"]) };
     let (_, secret) = stage.create(watcher).await;
     // the watcher fails itself: that is told of nobody
@@ -241,9 +258,13 @@ async fn what_is_told_of_endpoints_goes_to_who_names_it_and_never_round_in_a_cir
     assert_eq!((&body["type"], &body["subject"]), (&"postrider.endpoint.disabled".into(), &"endpoint/1".into()));
     assert_eq!(body["data"]["reason"], "the endpoint answered 410: it is gone");
     assert_eq!(stage.told().await, ["endpoint.disabled"]);
-    assert_eq!(sink.requests().len(), 1, "who wants everything does not get it");
+    stage.until_number("select count(*) from postrider.done", 3).await;
+    // who wants everything does not get it
+    assert_eq!((sink.requests().len(), everything.requests().len()), (1, 1));
+    assert_eq!(stage.number("select count(*) from postrider.job").await, 3);
     // Nobody else may say it.
-    let refused = sqlx::query("select postrider.record('postrider.endpoint.disabled', 'endpoint/1')").execute(stage.pool()).await;
+    let refused =
+        sqlx::query("select postrider.record('postrider.endpoint.disabled', 'endpoint/1')").execute(stage.pool()).await;
     assert_eq!(refused.unwrap_err().into_database_error().unwrap().code().as_deref(), Some("PR007"));
     stage.strike().await;
 }

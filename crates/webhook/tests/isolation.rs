@@ -26,14 +26,19 @@ async fn f61_an_endpoint_that_hangs_takes_its_own_slots_and_nobody_elses() {
     let acme = NewEndpoint {
         owner: "acme".into(),
         max_in_flight: 3,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         ..NewEndpoint::new("acme", hanging.url("/in"), ["order.paid"])
     };
     let (id, _) = stage.create(acme).await;
     // one of the instance, which gets none of these
     let (instance, _) = stage.endpoint("instance", &healthy.url("/instance")).await;
     stage.endpoints.delete(instance).await.unwrap();
-    stage.create(NewEndpoint { owner: "globex".into(), ..NewEndpoint::new("globex", healthy.url("/in"), ["order.paid"]) }).await;
+    stage
+        .create(NewEndpoint {
+            owner: "globex".into(),
+            ..NewEndpoint::new("globex", healthy.url("/in"), ["order.paid"])
+        })
+        .await;
     hanging.script(vec![Reply::After(FOR_EVER, Box::new(Reply::Status(204))); 100]);
     for _ in 0..60 {
         stage.record("order.paid", "acme", "{}").await;
@@ -48,10 +53,38 @@ async fn f61_an_endpoint_that_hangs_takes_its_own_slots_and_nobody_elses() {
     stage.until_number("select count(*) from postrider.done where state = 2", 30).await;
     assert_eq!(hanging.requests().len(), 3, "as many as it may have, and they still hang");
     assert_eq!(stage.number("select count(*) from postrider.parked").await, 57);
-    assert_eq!(stage.number("select count(*) from postrider.delivery_attempt where endpoint = 1").await, 3, "waiting costs nothing");
+    assert_eq!(
+        stage.number("select count(*) from postrider.delivery_attempt where endpoint = 1").await,
+        3,
+        "waiting costs nothing"
+    );
     assert_eq!(stage.endpoints.get(id).await.unwrap().unwrap().health.failed, 0);
     // they are cut off when the test ends, not waited for
     stage.running.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_failed_five_times_since_its_last_success_gets_one_at_a_time_until_it_takes_one() {
+    let each = Duration::from_millis(400);
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let new = NewEndpoint { max_attempts: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
+    stage.create(new).await;
+    sink.script(vec![Reply::Status(500); 5]);
+    let slow = |status| Reply::After(each, Box::new(Reply::Status(status)));
+    sink.script([slow(500), slow(204)].into_iter().chain(vec![slow(204); 8]));
+    for _ in 0..5 {
+        stage.record("order.paid", "", "{}").await;
+    }
+    stage.until_number("select count(*) from postrider.done", 5).await;
+    for _ in 0..10 {
+        stage.record("order.paid", "", "{}").await;
+    }
+    stage.until_number("select count(*) from postrider.done", 15).await;
+    let requests = sink.requests();
+    let at = |n: usize| requests[n].at;
+    assert!(at(6) >= at(5) + each && at(7) >= at(6) + each, "the sixth and the seventh ran alone");
+    assert!(at(9) < at(7) + each, "and then more at a time");
+    stage.strike().await;
 }
 
 #[tokio::test]
@@ -67,10 +100,12 @@ async fn c52_the_few_events_of_one_owner_do_not_wait_for_the_many_of_another() {
     }
     stage.create(of("globex", "globex")).await;
     sink.script(vec![Reply::After(Duration::from_millis(20), Box::new(Reply::Status(204))); 1_000]);
-    sqlx::query("select count(postrider.record('order.paid', 'order/' || n, owner => 'acme')) from generate_series(1, 200) n")
-        .execute(stage.pool())
-        .await
-        .unwrap();
+    sqlx::query(
+        "select count(postrider.record('order.paid', 'order/' || n, owner => 'acme')) from generate_series(1, 200) n",
+    )
+    .execute(stage.pool())
+    .await
+    .unwrap();
     sink.wait_for(20, SOON).await;
     let event = stage.record("order.paid", "globex", "{}").await;
     until("globex is served", SOON, async || {
@@ -115,7 +150,9 @@ async fn f62_what_an_outage_left_is_made_up_for_at_twice_the_usual_rate_and_noth
     while stage.number("select count(*) from postrider.done where state <> 1").await < recorded {
         stage.pass(Duration::from_secs(10)).await;
         tokio::time::sleep(Duration::from_millis(250)).await;
-        stage.until_number("select (select count(*) from postrider.lease) + (select count(*) from postrider.ready)", 0).await;
+        stage
+            .until_number("select (select count(*) from postrider.lease) + (select count(*) from postrider.ready)", 0)
+            .await;
         let now = up.requests().len();
         *steps.entry(now - before).or_default() += 1;
         before = now;
@@ -181,7 +218,12 @@ async fn answer(
 
 /// Records this many events a second for so many seconds, each for one of the endpoints in turn; the 50th and 99th of a hundred waits of those
 /// that answer, in milliseconds, and how many came.
-async fn waits(stage: &Stage, crowd: &Crowd, (per_second, seconds): (u64, u64), sick: impl Fn(u64) -> bool) -> (u128, u128, usize) {
+async fn waits(
+    stage: &Stage,
+    crowd: &Crowd,
+    (per_second, seconds): (u64, u64),
+    sick: impl Fn(u64) -> bool,
+) -> (u128, u128, usize) {
     crowd.came.lock().unwrap().clear();
     let mut recorded = BTreeMap::new();
     let mut beat = tokio::time::interval(Duration::from_micros(1_000_000 / per_second));
@@ -226,10 +268,11 @@ async fn f61_what_the_dead_and_the_hanging_cost_the_others() {
     let load = (20, 60);
     let fine = waits(&stage, &crowd, load, |_| false).await;
     println!("all fine: p50 {} ms, p99 {} ms of {}; {} MiB", fine.0, fine.1, fine.2, resident_mib());
-    let sick = |n: u64| n % 50 == 0;
+    let sick = |n: u64| n.is_multiple_of(50);
     for n in (0..ENDPOINTS).filter(|n| sick(*n)) {
-        let url = if n % 100 == 0 { crowd.url("/hangs") } else { "http://127.0.0.1:9/".to_owned() };
-        let change = EndpointChange { url: Some(url), timeout: Some(Duration::from_secs(30)), ..EndpointChange::default() };
+        let url = if n.is_multiple_of(100) { crowd.url("/hangs") } else { "http://127.0.0.1:9/".to_owned() };
+        let change =
+            EndpointChange { url: Some(url), timeout: Some(Duration::from_secs(30)), ..EndpointChange::default() };
         stage.endpoints.update(ids[usize::try_from(n).unwrap()], change).await.unwrap();
     }
     let ill = waits(&stage, &crowd, load, sick).await;

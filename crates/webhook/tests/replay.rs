@@ -1,7 +1,6 @@
 //! What is delivered once more: one, all that were given up, a part of the log; and tests. C54, C61, C62, F65–F67.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
@@ -82,7 +81,9 @@ async fn c54_a_delivery_is_sent_once_more_under_its_id_or_as_a_new_one_under_ano
     assert!(refused.to_string().contains(" delivery: "), "{refused}");
     // what is sent once more is no job that the relay made
     let found: (i64, i64, i64) = sqlx::query_as("select missing, twice, broken + altered from postrider.verify()")
-        .fetch_one(stage.pool()).await.unwrap();
+        .fetch_one(stage.pool())
+        .await
+        .unwrap();
     assert_eq!(found, (0, 0, 0));
     stage.strike().await;
 }
@@ -110,7 +111,11 @@ async fn f67_a_redelivery_during_an_attempt_is_refused_and_a_double_click_sends_
 #[tokio::test]
 async fn everything_that_was_given_up_is_sent_once_more_and_nothing_else() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
-    let one = |name: &str| NewEndpoint { max_attempts: 1, max_in_flight: 1, ..NewEndpoint::new(name, sink.url("/in"), ["order.*"]) };
+    let one = |name: &str| NewEndpoint {
+        max_attempts: 1,
+        max_in_flight: 1,
+        ..NewEndpoint::new(name, sink.url("/in"), ["order.*"])
+    };
     let (id, _) = stage.create(one("billing")).await;
     sink.script([500, 204, 500, 500, 204, 500].map(Reply::Status));
     for _ in 0..6 {
@@ -130,7 +135,8 @@ async fn everything_that_was_given_up_is_sent_once_more_and_nothing_else() {
 #[tokio::test]
 async fn c61_a_replay_sends_what_a_time_lost_counted_before_and_nothing_that_was_taken() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
-    let one = NewEndpoint { max_attempts: 1, max_in_flight: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
+    let one =
+        NewEndpoint { max_attempts: 1, max_in_flight: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
     let (id, secret) = stage.create(one).await;
     // of twelve every third is taken; only some are of the type and fit
     sink.script([204, 500, 500].map(Reply::Status).into_iter().cycle().take(12));

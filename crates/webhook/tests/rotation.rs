@@ -1,5 +1,5 @@
 //! Secrets that rotate: what signs when, what is shown, what ends.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a failed helper is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod stage;
 #[path = "stage/time.rs"]
@@ -91,8 +91,12 @@ async fn a_key_of_v1a_signs_beside_the_secret_and_its_public_half_is_told() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
     let (id, secret) = stage.create(NewEndpoint::new("billing", sink.url("/in"), ["order.*"])).await;
     let rotation = || Rotation { kind: KeyKind::V1a, ..Rotation::default() };
-    let Some(Rotated::PublicKey(first)) = stage.endpoints.rotate_secret(id, rotation()).await.unwrap() else { panic!() };
-    let Some(Rotated::PublicKey(second)) = stage.endpoints.rotate_secret(id, rotation()).await.unwrap() else { panic!() };
+    let Some(Rotated::PublicKey(first)) = stage.endpoints.rotate_secret(id, rotation()).await.unwrap() else {
+        panic!()
+    };
+    let Some(Rotated::PublicKey(second)) = stage.endpoints.rotate_secret(id, rotation()).await.unwrap() else {
+        panic!()
+    };
     let request = stage.one_more(&sink).await;
     request.verify(&secret).unwrap();
     let header = |name: &str| request.header(name).unwrap();

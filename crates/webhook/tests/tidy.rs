@@ -1,7 +1,6 @@
 //! What housekeeping does about endpoints, and what an operator is told.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a failed helper is a failed test, and a test asks the database itself"
 )]
@@ -24,6 +23,18 @@ const DAY: Duration = Duration::from_hours(24);
 impl Stage {
     async fn housekeep(&self) {
         sqlx::raw_sql("select postrider.housekeep('usual')").execute(self.pool()).await.unwrap();
+    }
+
+    /// A day goes by, and housekeeping comes; what is old enough goes.
+    async fn day(&self) {
+        self.pass(DAY).await;
+        let older = "update postrider.epoch set started_at = started_at - interval '1 day';
+             update postrider.done set finished_at = finished_at - interval '1 day';
+             update postrider.pinned set since = since - interval '1 day', look_at = look_at - interval '1 day'";
+        sqlx::raw_sql(older).execute(self.pool()).await.unwrap();
+        self.housekeep().await;
+        let retire = "select coalesce((postrider.housekeep('retire') ->> 'again')::boolean, false)";
+        while sqlx::query_scalar::<_, bool>(retire).fetch_one(self.pool()).await.unwrap() {}
     }
 
     /// Name, severity and subject of what endpoints are about.
@@ -56,6 +67,30 @@ async fn secrets_that_ended_and_attempts_that_no_rule_counts_are_forgotten() {
     stage.pass(DAY + Duration::from_secs(1)).await;
     stage.housekeep().await;
     stage.until_number(left, 10).await;
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn attempts_are_kept_as_long_as_their_deliveries_and_those_of_what_lives_stay() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, _) = stage.endpoint("billing", &sink.url("/in")).await;
+    sink.script([Reply::Status(204), Reply::with_header(429, "retry-after", "36000")]);
+    stage.record("order.paid", "", "{}").await;
+    stage.until("delivered").await;
+    stage.record("order.paid", "", "{}").await;
+    stage.until_number("select count(*) from postrider.delivery_attempt where outcome = 'postponed'", 1).await;
+    stage.until_number("select count(*) from postrider.lease", 0).await;
+    stage.endpoints.disable(id, "moving house").await.unwrap();
+    for _ in 0..6 {
+        stage.day().await;
+    }
+    let delivered = "select count(*) from postrider.delivery_attempt where outcome = 'delivered'";
+    assert_eq!(stage.number(delivered).await, 1, "the class standard is kept for seven days");
+    for _ in 0..4 {
+        stage.day().await;
+    }
+    stage.until_number(delivered, 0).await;
+    assert_eq!(stage.until("held").await.attempts, 1, "it lives, and so does what is known of it");
     stage.strike().await;
 }
 
@@ -96,7 +131,8 @@ async fn a_replay_that_nobody_drives_goes_on() {
     stage.until("discarded").await;
     let now = stage.number("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
     let at = postrider::Timestamp::from_micros;
-    let plan = stage.endpoints.plan_replay(id, &NewReplay::new(at(now - 3_600_000_000), at(now))).await.unwrap().unwrap();
+    let plan =
+        stage.endpoints.plan_replay(id, &NewReplay::new(at(now - 3_600_000_000), at(now))).await.unwrap().unwrap();
     // as if whoever drove it had been discarded
     sqlx::query("update postrider.delivery_replay set state = 'running', created_at = created_at - interval '6 minutes' where id = $1")
         .bind(plan.id.0).execute(stage.pool()).await.unwrap();
@@ -109,7 +145,8 @@ async fn a_replay_that_nobody_drives_goes_on() {
 #[tokio::test]
 async fn an_operator_is_told_of_endpoints_and_numbers_are_gathered() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
-    let one = |name: &str, r#type: &str| NewEndpoint { max_attempts: 1, ..NewEndpoint::new(name, sink.url("/in"), [r#type]) };
+    let one =
+        |name: &str, r#type: &str| NewEndpoint { max_attempts: 1, ..NewEndpoint::new(name, sink.url("/in"), [r#type]) };
     let (failing, _) = stage.create(one("billing", "order.paid")).await;
     let (disabled, _) = stage.create(one("stock", "order.shipped")).await;
     stage.endpoint("all", &sink.url("/in")).await;
@@ -119,7 +156,8 @@ async fn an_operator_is_told_of_endpoints_and_numbers_are_gathered() {
     for _ in 0..20 {
         stage.record("order.paid", "", "{}").await;
     }
-    until("it is failing", SOON, async || stage.endpoints.get(failing).await.unwrap().unwrap().health.failing_since).await;
+    until("it is failing", SOON, async || stage.endpoints.get(failing).await.unwrap().unwrap().health.failing_since)
+        .await;
     stage.endpoints.disable(disabled, "moving house").await.unwrap();
     for _ in 0..2 {
         stage.record("order.shipped", "", "{}").await;
@@ -140,7 +178,10 @@ async fn an_operator_is_told_of_endpoints_and_numbers_are_gathered() {
         ("postrider.webhook.held ", 2),
     ];
     assert_eq!(stage.figures().await, expected.map(|(name, n)| (name.to_owned(), n)).into());
-    sqlx::raw_sql("update postrider.endpoint_health set warned = 50 where endpoint = 1").execute(stage.pool()).await.unwrap();
+    sqlx::raw_sql("update postrider.endpoint_health set warned = 50 where endpoint = 1")
+        .execute(stage.pool())
+        .await
+        .unwrap();
     assert!(stage.alerts().await.iter().any(|(name, ..)| name == "endpoint_silent"));
     assert_eq!(stage.until("held").await.endpoint, disabled);
     stage.strike().await;

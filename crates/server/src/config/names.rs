@@ -114,9 +114,9 @@ pub const NAMES: &[Name] = &[
     Name {
         key: "webhook_concurrency",
         takes: "a number of deliveries, 1 to 10000",
-        default: Default::Text("16"),
+        default: Default::Text("256"),
         commands: &["dev", "serve"],
-        meaning: "How many webhook deliveries run at a time, over all endpoints.",
+        meaning: "How many webhook deliveries run at a time, over all endpoints. One that waits for an answer costs little; too few let endpoints that hang keep the others waiting.",
     },
     Name {
         key: "allow_cidrs",

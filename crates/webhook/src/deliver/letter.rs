@@ -127,7 +127,7 @@ fn own_headers(loaded: &Loaded, seal: &Seal) -> Result<Vec<(Cow<'static, str>, S
     let Some(sealed) = &loaded.headers else { return Ok(Vec::new()) };
     let row = loaded.endpoint.to_string();
     let opened = seal.open(headers_place(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
-    let pairs: Vec<(String, String)> =
-        serde_json::from_slice(&opened).map_err(|_| Unwritten::NotNow("the endpoint's headers cannot be read".to_owned()))?;
+    let pairs: Vec<(String, String)> = serde_json::from_slice(&opened)
+        .map_err(|_| Unwritten::NotNow("the endpoint's headers cannot be read".to_owned()))?;
     Ok(pairs.into_iter().map(|(name, value)| (Cow::from(name), value)).collect())
 }

@@ -133,7 +133,8 @@ impl Deliverer {
             now: now.as_secs(),
         });
         let asked = exchange.header("retry-after").and_then(|value| retry_after(value, now.as_secs()));
-        let Ended { word, reason, verdict, asked, end } = ended(rules(judgement, &exchange, &letter), job, &letter, asked);
+        let Ended { word, reason, verdict, asked, end } =
+            ended(rules(judgement, &exchange, &letter), job, &letter, asked);
         if word != "delivered" {
             let (id, endpoint, attempt) = (&job.id, letter.endpoint, job.attempt);
             warn!(delivery.id = %id, endpoint.id = %endpoint, attempt, "delivery {id} is {word}: {reason}");

@@ -72,7 +72,13 @@ pub(super) fn ended(judgement: Judgement, job: &Job, letter: &Letter, asked: Opt
         }
         Judgement::Postponed { wait } => {
             let reason = format!("the endpoint asked to wait {} s", wait.as_secs());
-            Ended { word: "postponed", reason, verdict: Ok(Verdict::Snooze(wait)), asked: Some(wait), end: End::Nothing }
+            Ended {
+                word: "postponed",
+                reason,
+                verdict: Ok(Verdict::Snooze(wait)),
+                asked: Some(wait),
+                end: End::Nothing,
+            }
         }
         Judgement::Discarded { reason } => Ended {
             word: "discarded",

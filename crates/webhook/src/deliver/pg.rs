@@ -6,8 +6,8 @@ use postrider::{Arg, Job, Row, Statement, Timestamp, Tx, statement};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::{End, Outcome};
 use super::errand::{Errand, Trigger};
+use super::{End, Outcome};
 use crate::endpoint::{EndpointId, KeyKind, On4xx, connection};
 use crate::error::Error;
 use crate::seal::Sealed;

@@ -19,8 +19,8 @@ use crate::seal::Seal;
 pub use change::EndpointChange;
 pub use new::{IN_FLIGHT, NewEndpoint, On4xx, TIMEOUT, TYPES_MAX};
 pub(crate) use pg::{connection, headers_place, secret_place};
-pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};
 pub(crate) use rotation::signing_key;
+pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};
 pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Figure, Health, WouldGet};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
@@ -107,7 +107,12 @@ impl Endpoints {
     }
 
     /// Endpoints of an owner, or of all, by their ids, after one of them; 1 000 at most.
-    pub async fn page(&self, owner: Option<&str>, after: Option<EndpointId>, most: i64) -> Result<Vec<Endpoint>, Error> {
+    pub async fn page(
+        &self,
+        owner: Option<&str>,
+        after: Option<EndpointId>,
+        most: i64,
+    ) -> Result<Vec<Endpoint>, Error> {
         let asked = pg::Asked { id: None, owner, after: after.map_or(0, |id| id.0), most: most.clamp(0, LIST_MAX) };
         let told = pg::list(&mut pg::connection(&self.pool).await?, asked).await?;
         Ok(told.into_iter().map(view::Told::endpoint).collect())
@@ -122,7 +127,13 @@ impl Endpoints {
 
     /// Which endpoints would get an event if it were recorded now; asks, and sends nothing. `data` is JSON. A refusal names `type`, `owner` or
     /// `data`.
-    pub async fn who_would_get(&self, r#type: &str, subject: &str, data: &str, owner: &str) -> Result<Vec<WouldGet>, Error> {
+    pub async fn who_would_get(
+        &self,
+        r#type: &str,
+        subject: &str,
+        data: &str,
+        owner: &str,
+    ) -> Result<Vec<WouldGet>, Error> {
         postrider_contract::check_json("data", data)?;
         pg::who_would_get(&self.pool, [r#type, subject, data, owner]).await
     }

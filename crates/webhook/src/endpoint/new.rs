@@ -130,7 +130,11 @@ impl NewEndpoint {
             Pattern::parse(pattern)?;
         }
         if self.predicate.as_ref().is_some_and(|path| path.contains('\0')) {
-            return Err(option("predicate", "it has NUL in it", "write a path that is true or false, such as $.total > 100"));
+            return Err(option(
+                "predicate",
+                "it has NUL in it",
+                "write a path that is true or false, such as $.total > 100",
+            ));
         }
         self.check_sending()?;
         self.check_judging()
@@ -140,9 +144,15 @@ impl NewEndpoint {
         if let Some(Order::Park(failures)) = self.order
             && !(1..=999).contains(&failures)
         {
-            return Err(option("order", format!("{failures} failures are not 1 to 999"), "use park after 1 to 999 failures"));
+            return Err(option(
+                "order",
+                format!("{failures} failures are not 1 to 999"),
+                "use park after 1 to 999 failures",
+            ));
         }
-        let labelled = |(name, text): (&String, &String)| is_text(name, LABEL_BYTES_MAX) && text.len() <= LABEL_BYTES_MAX && !text.contains('\0');
+        let labelled = |(name, text): (&String, &String)| {
+            is_text(name, LABEL_BYTES_MAX) && text.len() <= LABEL_BYTES_MAX && !text.contains('\0')
+        };
         if self.labels.len() > LABELS_MAX || !self.labels.iter().all(labelled) {
             let message = "labels are at most 20 names and texts of at most 100 bytes";
             return Err(option("labels", message, "keep more about it elsewhere, under its id"));

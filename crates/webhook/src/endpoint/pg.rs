@@ -1,6 +1,6 @@
 use postrider::{Arg, Borrowed, Row, Statement, Timestamp, Tx, statement};
 use postrider_contract::signature::Secret;
-use sqlx::{Postgres, PgPool, Transaction};
+use sqlx::{PgPool, Postgres, Transaction};
 use uuid::{Builder, Uuid};
 
 use super::rotation::{KeyKind, SecretView};

@@ -7,8 +7,7 @@ use std::time::Duration;
 use postrider::{Bus, EventTypeSpec, Kind, KindSpec, NewEvent, Payload, Retry, Running, Settings, Timestamp};
 use postrider_testkit::TestDb;
 use postrider_webhook::{
-    Client, Clock, Deliverer, Delivery, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec,
-    replay_kind,
+    Client, Clock, Deliverer, Delivery, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec, replay_kind,
 };
 use sqlx::PgPool;
 
