@@ -46,11 +46,11 @@ begin
     end if;
 end $$;
 
--- The pace at which an endpoint makes up for what waits, one start in so many milliseconds: twice what it took in the last hour, if it took
--- enough of it to tell, else one in a second.
+-- The pace at which an endpoint makes up for what waits, one start in so many milliseconds: twice the rate of its best five minutes of the last
+-- hour, if it took enough of it to tell, else one in a second.
 create function postrider.endpoint_pace(id bigint) returns bigint
 language sql stable set search_path = pg_catalog, pg_temp
-return (select case when sum(w.delivered) >= 10 then least(10000, greatest(10, 1800000 / sum(w.delivered))) else 1000 end
+return (select case when sum(w.delivered) >= 10 then least(10000, greatest(10, 150000 / max(w.delivered))) else 1000 end
           from postrider.endpoint_window w
          where w.endpoint = endpoint_pace.id and w.slot > clock_timestamp() - interval '1 hour');
 
@@ -110,6 +110,24 @@ begin
     perform postrider.apply_endpoint_limit(id);
     perform postrider.hold('webhook', postrider.endpoint_key(id), null);
     perform postrider.tell_endpoint('postrider.endpoint.enabled', id, json_build_object('endpoint', id));
+    return true;
+end $$;
+
+-- Takes an endpoint at its operator's word that it is well: all marks are taken away, also that it asked to wait, and what waits for it goes out as
+-- fast as it may. False if it is not there, or disabled.
+create function postrider.resume_endpoint(id bigint) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if not postrider.lock_endpoint(id)
+       or not exists (select from postrider.endpoint e where e.id = resume_endpoint.id and e.disabled_at is null) then
+        return false;
+    end if;
+    update postrider.endpoint_health h
+       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = null, pace_ms = null
+     where h.endpoint = resume_endpoint.id;
+    delete from postrider.endpoint_window w where w.endpoint = resume_endpoint.id;
+    perform postrider.apply_endpoint_limit(id);
+    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
     return true;
 end $$;
 

@@ -12,7 +12,7 @@ mod time;
 use std::time::Duration;
 
 use postrider_testkit::{Reply, Sink, until};
-use postrider_webhook::{Endpoint, EndpointChange, EndpointId, NewEndpoint};
+use postrider_webhook::{Endpoint, EndpointChange, EndpointId, Health, NewEndpoint};
 use stage::Stage;
 use time::SOON;
 
@@ -290,5 +290,28 @@ async fn f66_an_enabled_endpoint_is_probed_first_and_then_gets_all_that_was_held
     stage.pass(Duration::from_secs(331)).await;
     stage.until_number("select count(*) from postrider.done where state = 2", 6).await;
     assert_eq!(stage.told().await, ["endpoint.disabled", "endpoint.enabled"]);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn an_operator_who_knows_that_an_endpoint_is_well_lets_it_go_on_at_once() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let id = stage.frail(&sink).await;
+    sink.script(vec![Reply::Status(500); 20]);
+    stage.events(30).await;
+    until("it is failing", SOON, async || stage.look(id).await.health.failing_since).await;
+    stage.until_number(WAITING, 10).await;
+    assert!(stage.endpoints.resume(id).await.unwrap());
+    stage.until_number("select count(*) from postrider.done where state = 2", 10).await;
+    assert_eq!(stage.look(id).await.health, Health::default());
+    sink.script([Reply::with_header(429, "retry-after", "36000")]);
+    stage.events(2).await;
+    stage.until_number("select count(*) from postrider.delivery_attempt where outcome = 'postponed'", 1).await;
+    assert!(stage.look(id).await.health.held_until.is_some());
+    assert!(stage.endpoints.resume(id).await.unwrap());
+    stage.until_number("select count(*) from postrider.done where state = 2", 11).await;
+    stage.endpoints.disable(id, "moving house").await.unwrap();
+    assert!(!stage.endpoints.resume(id).await.unwrap(), "that is for enable");
+    assert!(!stage.endpoints.resume(EndpointId(99)).await.unwrap());
     stage.strike().await;
 }

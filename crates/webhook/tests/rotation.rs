@@ -8,7 +8,7 @@ mod time;
 use std::time::Duration;
 
 use postrider::contract::signature::{PublicKey, Received, Secret, Trust, verify};
-use postrider_testkit::{Request, Sink};
+use postrider_testkit::{Reply, Request, Sink};
 use postrider_webhook::{EndpointId, KeyKind, NewEndpoint, Rotated, Rotation};
 use stage::Stage;
 use time::SOON;
@@ -61,6 +61,27 @@ async fn f64_s13_old_and_new_secrets_sign_during_the_overlap_and_only_the_new_on
     assert_eq!(verifies(&stage.one_more(&sink).await, &[&third, &fourth]), [false, true]);
     let told = format!("{:?}", stage.endpoints.secrets(id).await.unwrap());
     assert!(!told.contains("whsec_") && told.matches("valid_until: None").count() == 1, "{told}");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn f64_every_request_verifies_while_secrets_rotate_and_deliveries_are_queued_and_in_flight() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, first) = stage.endpoint("billing", &sink.url("/in")).await;
+    sink.script(vec![Reply::After(Duration::from_millis(30), Box::new(Reply::Status(204))); 60]);
+    let mut newest = first.clone();
+    for n in 0..60 {
+        stage.record("order.paid", "", "{}").await;
+        if n % 15 == 7 {
+            newest = stage.rotate(id, HOUR).await;
+        }
+    }
+    stage.until_number("select count(*) from postrider.done where state = 2", 60).await;
+    let requests = sink.requests();
+    assert_eq!(requests.len(), 60);
+    // whoever has not heard of any rotation yet can go on
+    assert!(requests.iter().all(|request| request.verify(&first).is_ok()));
+    assert_eq!(verifies(&stage.one_more(&sink).await, &[&first, &newest]), [true, true]);
     stage.strike().await;
 }
 

@@ -80,7 +80,7 @@ impl Stage {
         let endpoints = Endpoints::new(pool.clone(), seal, guard);
         for (name, secret) in ENDPOINTS.iter().zip(secrets) {
             let endpoint = NewEndpoint::new(*name, format!("http://{address}/{name}"), ["order.*"]);
-            endpoints.create(NewEndpoint { secret: Some(secret), ..endpoint }).await?;
+            endpoints.create(NewEndpoint { secret: Some(secret), max_in_flight: 32, ..endpoint }).await?;
         }
         let faults = FaultLog::create(&folder)?;
         Ok(Self { pool, folder, staging, crew, faults })

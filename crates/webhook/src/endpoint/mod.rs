@@ -149,6 +149,12 @@ impl Endpoints {
         pg::enable(&self.pool, id).await
     }
 
+    /// Takes an endpoint at its operator's word that it is well: it is not failing any more, has not asked to wait, and gets what waits as fast as
+    /// it may. False if it is not there, or disabled.
+    pub async fn resume(&self, id: EndpointId) -> Result<bool, Error> {
+        pg::resume(&self.pool, id).await
+    }
+
     /// Forgets an endpoint, its subscription and its secrets; its attempts stay readable. False if it is not there.
     pub async fn delete(&self, id: EndpointId) -> Result<bool, Error> {
         pg::delete(&self.pool, id).await

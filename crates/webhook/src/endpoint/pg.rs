@@ -19,6 +19,7 @@ const CREATE_SECRET: Statement = statement!("sql/create_secret.sql");
 const LIST: Statement = statement!("sql/list.sql");
 const ENABLE: Statement = statement!("sql/enable.sql");
 const DISABLE: Statement = statement!("sql/disable.sql");
+const RESUME: Statement = statement!("sql/resume.sql");
 const DELETE: Statement = statement!("sql/delete.sql");
 const WHO_WOULD_GET: Statement = statement!("sql/who_would_get.sql");
 const ROTATE: Statement = statement!("sql/rotate.sql");
@@ -34,6 +35,7 @@ pub(super) const STATEMENTS: &[&Statement] = &[
     &LIST,
     &ENABLE,
     &DISABLE,
+    &RESUME,
     &DELETE,
     &WHO_WOULD_GET,
     &ROTATE,
@@ -156,6 +158,10 @@ pub(crate) async fn disable(tx: &mut dyn Tx, id: EndpointId, reason: &str) -> Re
 
 pub(super) async fn enable(pool: &PgPool, id: EndpointId) -> Result<bool, Error> {
     said(&ENABLE, &connection(pool).await?.run(&ENABLE, &[Arg::Int(id.0)]).await?)
+}
+
+pub(super) async fn resume(pool: &PgPool, id: EndpointId) -> Result<bool, Error> {
+    said(&RESUME, &connection(pool).await?.run(&RESUME, &[Arg::Int(id.0)]).await?)
 }
 
 pub(super) async fn delete(pool: &PgPool, id: EndpointId) -> Result<bool, Error> {
