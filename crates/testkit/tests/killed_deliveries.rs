@@ -70,7 +70,7 @@ const POINTS: [Point; 6] = [
         name: "while the receiver thinks: it is not known whether it takes it",
         lock: None,
         lock_then: None,
-        thinks: Duration::from_secs(3_600),
+        thinks: Duration::from_hours(1),
         when: When::Requested,
         requests: 2,
         rows: &["?", "delivered"],
