@@ -268,9 +268,11 @@ async fn f61_what_the_dead_and_the_hanging_cost_the_others() {
     let load = (20, 60);
     let fine = waits(&stage, &crowd, load, |_| false).await;
     println!("all fine: p50 {} ms, p99 {} ms of {}; {} MiB", fine.0, fine.1, fine.2, resident_mib());
+    // nobody listens there any more
+    let dead = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let sick = |n: u64| n.is_multiple_of(50);
     for n in (0..ENDPOINTS).filter(|n| sick(*n)) {
-        let url = if n.is_multiple_of(100) { crowd.url("/hangs") } else { "http://127.0.0.1:9/".to_owned() };
+        let url = if n.is_multiple_of(100) { crowd.url("/hangs") } else { format!("http://{dead}/") };
         let change =
             EndpointChange { url: Some(url), timeout: Some(Duration::from_secs(30)), ..EndpointChange::default() };
         stage.endpoints.update(ids[usize::try_from(n).unwrap()], change).await.unwrap();

@@ -79,6 +79,12 @@ async fn c54_a_delivery_is_sent_once_more_under_its_id_or_as_a_new_one_under_ano
     }
     let refused = stage.endpoints.redeliver("no number").await.unwrap_err();
     assert!(refused.to_string().contains(" delivery: "), "{refused}");
+    // another kind may say what it likes in its args
+    sqlx::raw_sql("insert into postrider.job (class, id, kind, queue, priority, max_attempts, args) values (2, 999998, 'k.a', 'default', 2, 1, '{\"endpoint\": \"x\"}')")
+        .execute(stage.pool())
+        .await
+        .unwrap();
+    assert_eq!(stage.endpoints.deliveries(9).await.unwrap().len(), 2);
     // what is sent once more is no job that the relay made
     let found: (i64, i64, i64) = sqlx::query_as("select missing, twice, broken + altered from postrider.verify()")
         .fetch_one(stage.pool())

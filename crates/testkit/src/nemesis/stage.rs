@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postrider_contract::signature::Secret;
-use postrider_webhook::{Endpoints, NewEndpoint};
+use postrider_webhook::{EndpointId, Endpoints, NewEndpoint};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
@@ -44,6 +44,7 @@ pub struct Stage {
     pool: PgPool,
     folder: PathBuf,
     staging: Staging,
+    endpoints: (Endpoints, Vec<EndpointId>),
     /// The processes.
     pub crew: Crew,
     /// What befalls them.
@@ -78,12 +79,14 @@ impl Stage {
 
         let (seal, guard) = note::seal_and_guard()?;
         let endpoints = Endpoints::new(pool.clone(), seal, guard);
+        let mut ids = Vec::new();
         for (name, secret) in ENDPOINTS.iter().zip(secrets) {
             let endpoint = NewEndpoint::new(*name, format!("http://{address}/{name}"), ["order.*"]);
-            endpoints.create(NewEndpoint { secret: Some(secret), max_in_flight: 32, ..endpoint }).await?;
+            let new = NewEndpoint { secret: Some(secret), max_in_flight: 32, ..endpoint };
+            ids.push(endpoints.create(new).await?.id);
         }
         let faults = FaultLog::create(&folder)?;
-        Ok(Self { pool, folder, staging, crew, faults })
+        Ok(Self { pool, folder, staging, endpoints: (endpoints, ids), crew, faults })
     }
 
     /// What is written down.
@@ -137,6 +140,10 @@ impl Stage {
                 _ => worked = Instant::now(),
             }
             died.extend(self.crew.dead().await?);
+            // receivers that fail on purpose are well: their operator says so, or they would cool down for longer than anybody waits here
+            for id in &self.endpoints.1 {
+                self.endpoints.0.resume(*id).await?;
+            }
             sleep(Duration::from_millis(50)).await;
         }
         died.extend(self.crew.dismiss(&["worker", "relay"]).await);

@@ -1,5 +1,4 @@
--- Finishes the attempt of job $1 under lease $2: outcome, reason, answer, digest of the request, peer, what took how long; and what follows
--- for its endpoint, which asked to wait $16 ms; $17: it is gone, $18: the delivery is given up.
+-- Finishes the attempt of job $1 under lease $2 as $3 to $15 say, and what follows: asked to wait $16 ms, gone $17, given up $18.
 -- Called by: deliver/pg.rs, once for each attempt.
 -- Locks: the attempt's row, then the endpoint's, see postrider.note_attempt.
 -- Index: delivery_attempt_pkey.

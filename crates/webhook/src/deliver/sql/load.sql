@@ -1,5 +1,4 @@
--- The endpoint of subscription $1, or the endpoint $5, once for each of its valid secrets, the newest first; and whether job $2, which is due since $3 (in
--- microseconds), was delivered already, or, if $4 is its event, that event by any other.
+-- The endpoint of subscription $1, or $5, for each valid secret; whether job $2, due since $3 µs, or any of event $4, was delivered.
 -- Called by: deliver/pg.rs, once for each attempt.
 -- Locks: none.
 -- Index: a_subscription_has_one_endpoint, secret_of_endpoint, delivery_attempt_pkey, delivered_event.

@@ -1,5 +1,4 @@
--- Writes an attempt without an outcome for each claimed job: ids $1, leases $2, attempts $3, subscriptions $4, events $5, triggers $6, and
--- the ids that the requests carry instead of the events' $7, and the endpoints $8 of those that have no subscription.
+-- An attempt without an outcome for each job: ids $1, leases, attempts, subscriptions, events, triggers, ids sent, endpoints $8.
 -- Called by: deliver/pg.rs, in the transaction of each claim.
 -- Locks: none.
 -- Index: a_subscription_has_one_endpoint, endpoint_health_pkey, delivery_attempt_pkey.

@@ -9,7 +9,7 @@ select j.id::text, e.id::text, e.name,
        coalesce(a.made, 0)::text, a.status::text, coalesce(d.reason, a.reason),
        ((extract(epoch from j.created_at) * 1000000)::bigint)::text,
        ((extract(epoch from d.finished_at) * 1000000)::bigint)::text
-  from (select * from postrider.job where class = 2 order by id desc limit 10000) j
+  from (select * from (select * from postrider.job where class = 2 order by id desc limit 10000) l where l.kind = $2::text offset 0) j
   join lateral (
         select x.* from postrider.endpoint x where x.subscription = j.subscription
         union all
@@ -19,5 +19,4 @@ select j.id::text, e.id::text, e.name,
         select x.id, x.outcome, x.status, x.reason, count(*) over () as made
           from postrider.delivery_attempt x where x.class = j.class and x.id = j.id
          order by x.lease desc limit 1) a on true
- where j.kind = $2::text
  order by j.id desc limit $1::bigint
