@@ -746,9 +746,10 @@ declare
     new_starts int;
     new_per interval;
 begin
-    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms into e
+    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms, h.failed into e
       from postrider.endpoint p join postrider.endpoint_health h on h.endpoint = p.id where p.id = apply_endpoint_limit.id;
-    new_most := least(e.in_flight, e.max_in_flight);
+    -- one that hangs would else take all of its slots again and again
+    new_most := least(e.in_flight, e.max_in_flight, case when e.failed >= 5 then 1 end);
     new_starts := e.rate_starts;
     new_per := e.rate_per;
     if e.pace_ms is not null and (new_starts is null or extract(epoch from new_per) * 1000 / new_starts < e.pace_ms) then
@@ -2093,26 +2094,36 @@ end $_$;
 CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
     AS $$
+declare
+    ids bigint[] := subscriptions;
+    names text[] := array(select e.name from postrider.event_type e);
 begin
-    delete from postrider.route r
-     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
-                                 predicate, order_by, order_rule, order_name, coalescing, starting, reads)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
-           s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
-           case when s.order_by is not null then s.name end, s.coalescing,
-           exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
-           s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
-      from postrider.subscription s
-      join postrider.kind k on k.name = s.kind
-      join postrider.event_type t
-        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
-       and (not s.outward or t.exposure = 'public')
-       -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p)
-                      and (p like 'postrider.%' or t.name not like 'postrider.%'))
-     where s.removed_at is null;
+    -- these for all types, then all for these types, apart: one statement that said `or` would walk all of them for each that is put
+    delete from postrider.route r where r.subscription = any (compile_routes.subscriptions);
+    delete from postrider.route r where r.type = any (compile_routes.types);
+    for pass in 1..2 loop
+        insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
+                                     predicate, order_by, order_rule, order_name, coalescing, starting, reads)
+        select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
+               s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
+               case when s.order_by is not null then s.name end, s.coalescing,
+               exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
+               s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
+          from postrider.subscription s
+          join postrider.kind k on k.name = s.kind
+          join postrider.event_type t on t.name = any (names)
+         where s.id = any (ids) and s.removed_at is null
+           and (not s.outward or t.exposure = 'public')
+           -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
+           and exists (select from unnest(s.types) u where t.name ~ postrider.pattern_regex(u)
+                          and (u like 'postrider.%' or t.name not like 'postrider.%'))
+            on conflict do nothing;
+        exit when types = '{}';
+        ids := array(select e.id from postrider.subscription e where e.removed_at is null);
+        names := types;
+    end loop;
 end $$;
 
 
@@ -3037,7 +3048,7 @@ WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_
 CREATE FUNCTION postrider.endpoint_pace(id bigint) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT CASE WHEN (sum(w.delivered) >= 10) THEN LEAST((10000)::bigint, GREATEST((10)::bigint, (1800000 / sum(w.delivered)))) ELSE (1000)::bigint END AS "case" FROM postrider.endpoint_window w WHERE ((w.endpoint = endpoint_pace.id) AND (w.slot > (clock_timestamp() - '01:00:00'::interval))));
+    RETURN (SELECT CASE WHEN (sum(w.delivered) >= 10) THEN LEAST(10000, GREATEST(10, (150000 / max(w.delivered)))) ELSE 1000 END AS "case" FROM postrider.endpoint_window w WHERE ((w.endpoint = endpoint_pace.id) AND (w.slot > (clock_timestamp() - '01:00:00'::interval))));
 
 
 --
@@ -7932,6 +7943,29 @@ begin
         update postrider.log_epoch l set done_at = coalesce(l.done_at, clock_timestamp()) where l.no = epoch.no;
     end if;
     return s;
+end $$;
+
+
+--
+-- Name: resume_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.resume_endpoint(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not postrider.lock_endpoint(id)
+       or not exists (select from postrider.endpoint e where e.id = resume_endpoint.id and e.disabled_at is null) then
+        return false;
+    end if;
+    update postrider.endpoint_health h
+       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = null, pace_ms = null
+     where h.endpoint = resume_endpoint.id;
+    delete from postrider.endpoint_window w where w.endpoint = resume_endpoint.id;
+    perform postrider.apply_endpoint_limit(id);
+    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
+    return true;
 end $$;
 
 
@@ -13535,6 +13569,13 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 --
 
 REVOKE ALL ON FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION resume_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.resume_endpoint(id bigint) FROM PUBLIC;
 
 
 --
