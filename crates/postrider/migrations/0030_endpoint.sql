@@ -105,6 +105,7 @@ begin
             return null;
         end if;
     end if;
+    perform postrider.declare_endpoint_types();
     of_subscription := postrider.put_subscription('webhook.endpoint-' || id, types, 'webhook.deliver', whose, 0, true, 'webhook', 0,
         fields ->> 'predicate', fields ->> 'order_by', fields ->> 'order_policy');
     update postrider.subscription s set limit_key = postrider.endpoint_key(id)

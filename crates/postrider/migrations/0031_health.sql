@@ -7,15 +7,24 @@
 -- nothing is sent for five minutes after each failure; it is not failing any more when less than a quarter of the attempts of the hour failed. It is
 -- warned at 50, 75 and 90 percent, and at 100 disabled, of both: five days without any success, and twelve attempts that failed since the last one.
 
--- What Postrider tells of endpoints. Whoever wants it names it: a pattern such as ** does not reach it.
-insert into postrider.event_type (name, description, exposure, declared_by)
-values ('postrider.endpoint.failing', 'most attempts of an endpoint fail: it cools down', 'public', 'webhook'),
-       ('postrider.endpoint.warned', 'an endpoint has not taken anything for long, and will be disabled', 'public', 'webhook'),
-       ('postrider.endpoint.disabled', 'an endpoint was disabled: its deliveries are held', 'public', 'webhook'),
-       ('postrider.endpoint.enabled', 'an endpoint was enabled', 'public', 'webhook'),
-       ('postrider.delivery.exhausted', 'a delivery was given up', 'public', 'webhook'),
-       ('postrider.endpoint.test', 'a test that an endpoint''s owner asked for', 'internal', 'webhook')
-on conflict (name) do nothing;
+-- Declares what Postrider tells of endpoints, once there is one. Whoever wants it names it: a pattern such as ** does not reach it.
+create function postrider.declare_endpoint_types() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from postrider.event_type t where t.name = 'postrider.endpoint.test') then
+        return;
+    end if;
+    perform postrider.lock_declarations();
+    insert into postrider.event_type (name, description, exposure, declared_by)
+    values ('postrider.endpoint.failing', 'most attempts of an endpoint fail: it cools down', 'public', 'webhook'),
+           ('postrider.endpoint.warned', 'an endpoint has not taken anything for long, and will be disabled', 'public', 'webhook'),
+           ('postrider.endpoint.disabled', 'an endpoint was disabled: its deliveries are held', 'public', 'webhook'),
+           ('postrider.endpoint.enabled', 'an endpoint was enabled', 'public', 'webhook'),
+           ('postrider.delivery.exhausted', 'a delivery was given up', 'public', 'webhook'),
+           ('postrider.endpoint.test', 'a test that an endpoint''s owner asked for', 'internal', 'webhook')
+    on conflict (name) do nothing;
+    perform postrider.compile_routes('{}', array(select t.name from postrider.event_type t where t.declared_by = 'webhook'));
+end $$;
 
 -- Records an event of Postrider's own, whose type nobody else may record; about an endpoint, and its owner's.
 create function postrider.tell_endpoint(type text, id bigint, says json) returns uuid
