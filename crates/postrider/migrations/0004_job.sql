@@ -32,7 +32,7 @@ create function postrider.flags_of_waiting(flags smallint) returns smallint
 language sql immutable set search_path = pg_catalog, pg_temp
 return case when flags & 8 = 0 then flags else flags & ~8::smallint | 128::smallint end;
 
--- claimable now; pos = id if it was ready when it was made.
+-- claimable now; pos = id if it was ready when it was made. due_at: when it became due, if that was not its first time.
 -- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 4 suspected of killing its worker: a lease of its
 -- own, 8 alone in its queue, 16 its uniqueness has a say when it is claimed, 32 it has an order key or a limit key, 64 a limit key, 128 was
 -- let go alone in its queue and had to wait for something else: alone once more.
@@ -46,6 +46,7 @@ create table postrider.ready (
     losses    smallint not null default 0,
     flags     smallint not null default 0,
     order_key text,
+    due_at    timestamptz,
     primary key (queue, priority, share, pos)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1,
         autovacuum_vacuum_insert_scale_factor = 1);
@@ -53,7 +54,8 @@ create index ready_moved on postrider.ready (id) where pos <> id;
 create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
 create index ready_keyed on postrider.ready (queue, pos) where flags & 32 <> 0;
 create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
-create index ready_turned on postrider.ready (queue, priority, share, id) where flags & 2 <> 0;
+-- by an expression, so that no plan takes the primary key for it
+create index ready_turned on postrider.ready (queue, priority, share, (pos + 0)) where flags & 2 <> 0;
 create index ready_turn_moved on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos <> id;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed
@@ -195,14 +197,14 @@ begin
 end $$;
 
 -- Puts one job into the caller's transaction. Refuses as postrider.check_job does; writes nothing then. A run_at in the past means
--- now. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
+-- now. until: the end of the window of the mode within; a duplicate is told that of the first one. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
 -- follows it see postrider.enqueue_alike; order_key, order_policy and limit_key are of lanes and limits.
 create function postrider.enqueue(
     kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
     run_at timestamptz default null, owner text default '', unique_mode text default null, unique_key text default null,
     unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null,
     order_key text default null, order_policy text default null, limit_key text default null
-) returns table (id bigint, fresh boolean, replaced boolean)
+) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
@@ -225,7 +227,7 @@ begin
     replaced := false;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
         return next;
         return;
@@ -249,7 +251,7 @@ end $$;
 
 -- Enqueues in the order of the array; each element is an object with the named arguments of postrider.enqueue. One statement for
 -- all of them: a call for each cost five times as much. Those that may be one with a job like them go one by one.
-create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
+create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -316,7 +318,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false from unnest(ids) i;
+    return query select i, true, false, null::timestamptz from unnest(ids) i;
 end $$;
 
 -- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown. What it wrote is the

@@ -132,7 +132,7 @@ create function postrider.enqueue_alike(
     k postrider.kind, new_id bigint, args json, run_at timestamptz, owner text, unique_mode text, unique_key text, unique_for interval,
     on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
     key_taken boolean default false
-) returns table (id bigint, fresh boolean, replaced boolean)
+) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
@@ -170,8 +170,10 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        until := case mode when 4 then clock_timestamp() + unique_for end;
+        id := postrider.take_unique(hash, mode, new_id, until);
         if id <> new_id then
+            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -202,7 +204,7 @@ end $$;
 
 -- The array of postrider.enqueue_many, one by one. Ids follow the array. Idempotency keys are entered first, then groups of the alike, each
 -- in the order of their hashes, so that two calls that cross do not wait for each other in a circle.
-create function postrider.enqueue_many_alike(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
+create function postrider.enqueue_many_alike(jobs json) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -212,6 +214,7 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
@@ -268,9 +271,10 @@ begin
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
+        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
 

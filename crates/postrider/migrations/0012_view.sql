@@ -73,3 +73,25 @@ begin
       left join postrider.progress p on p.id = j.id and p.lease = l.id
      order by j.o;
 end $$;
+
+-- The whole bus at a glance, all as text. Counts stop at ten thousand, so that no backlog makes the look slow. oldest_us: for how long the
+-- job that has waited longest at the head of a line has been due, whatever its queue, priority and share.
+create function postrider.glance() returns table (
+    events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+begin
+    return query
+    select c.events_total::text, c.jobs_total::text,
+           (select count(*) from (select from postrider.ready limit 10000) x)::text,
+           (select count(*) from (select from postrider.later limit 10000) x)::text,
+           -- of what was moved there, which has an index
+           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
+           (select count(*) from (select from postrider.parked limit 10000) x)::text,
+           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
+           (select count(*) from postrider.worker)::text,
+           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
+      from (select * from postrider.cut order by no desc limit 1) c;
+end $$;

@@ -128,9 +128,11 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- not joined: then all lanes of the queue might be walked for it
-        select array_agg(l.key) into now_got from (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
+        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
+        select array_agg(l.key) into now_got
+          from unnest(rest) r (key)
+         cross join lateral (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -189,7 +191,8 @@ begin
 end $$;
 
 -- The lanes of a queue in the order of their keys, after one, or one alone; all as text. head: the job that has the turn, or for which the
--- lane stopped. depth is counted up to 1000.
+-- lane stopped. depth: how many wait in it, those of an order key also if no claim has looked at them yet, but not those that wait for a
+-- time; counted up to 1000.
 create function postrider.lanes(queue text, after text, most int, only_key text default null, only_stopped boolean default false)
 returns table (key text, depth text, head text, head_state text, since_us text, stopped_us text, reason text, held_us text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -200,7 +203,14 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
+                limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text

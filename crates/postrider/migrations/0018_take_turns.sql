@@ -132,7 +132,7 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
         update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
@@ -180,7 +180,7 @@ end $$;
 -- come after it. moved: something was parked.
 create function postrider.take_turns(
     queue text, most int, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line int,
-    out turns postrider.ready[], out moved boolean
+    turned bigint[], out turns postrider.ready[], out moved boolean
 )
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -199,15 +199,16 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
+                   with ordinality p (priority, share, pos, turned, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
-                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.id limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
+                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos + 0 limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -291,7 +292,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.due_at)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -309,7 +310,9 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
+           -- behind it only: before it lies what has been moved from there
+           and (select true from postrider.parked p
+                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -366,7 +369,8 @@ begin
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
             delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+               and not exists (select from postrider.parked p
+                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)

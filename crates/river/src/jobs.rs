@@ -97,6 +97,7 @@ impl RiverJobs {
             replaced: false,
             xid,
             told_at: None,
+            until: None,
         });
         Ok(enqueued.collect())
     }

@@ -45,6 +45,8 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     max_age: true,
     tells_gone: false,
     explains: false,
+    counts: false,
+    schedules: false,
     order_keys: false,
     limits: false,
     fair_share: false,

@@ -12,9 +12,10 @@ use sqlx::PgPool;
 use crate::error::Error;
 use crate::pg::Statement;
 
+pub use crate::port::Count;
 pub use subscription::{SubscriptionRow, SubscriptionState, subscriptions};
 pub(crate) use view::{explain, gone, list, queues, views};
-pub use watch::{Alert, Count, Duty, Failure, Severity, alerts, counts, duties, failures};
+pub use watch::{Alert, Duty, Failure, Severity, alerts, counts, duties, failures};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

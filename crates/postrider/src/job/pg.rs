@@ -136,6 +136,7 @@ fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error>
         replaced: row.text(2)? == "true",
         xid,
         told_at: Some(told_at),
+        until: row.opt(5).map(|_| row.int(5).map(Timestamp::from_micros)).transpose()?,
     })
 }
 
@@ -206,6 +207,7 @@ async fn claim_alone(
         .bind(probe.shares.clone())
         .bind(probe.positions.clone())
         .bind(i32::try_from(ask.in_line).unwrap_or(0))
+        .bind(probe.turned.clone())
         .fetch_all(connection)
         .await
         .map_err(failed)?;

@@ -276,6 +276,8 @@ pub struct Enqueued {
     /// When the database told the id, by its clock: a job of this id that was made later is another one's. None if the recorder cannot look
     /// for a job of this engine; then the transaction's id has to be enough.
     pub told_at: Option<Timestamp>,
+    /// In the mode [`Unique::Within`]: the end of the window, also if this is a duplicate.
+    pub until: Option<Timestamp>,
 }
 
 impl From<&Enqueued> for Witness {

@@ -163,6 +163,23 @@ pub struct Page {
     pub next: Option<JobId>,
 }
 
+/// How many jobs of a kind are in a queue and a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// The kind.
+    pub kind: String,
+    /// The queue.
+    pub queue: String,
+    /// The state.
+    pub state: State,
+    /// How many.
+    pub jobs: u64,
+    /// Counting stopped at a bound: there are so many at least.
+    pub more: bool,
+    /// When they were counted.
+    pub at: Timestamp,
+}
+
 /// A queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueView {

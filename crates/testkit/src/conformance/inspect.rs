@@ -3,18 +3,23 @@
 use std::time::Duration;
 
 use postrider::port::Look;
-use postrider::{Code, Filter, JobId, Kind, KindSpec, NewJob, Retry, State, Waits};
+use postrider::{Code, Count, Filter, JobId, Kind, KindSpec, NewJob, Retry, State, Waits};
 
-use super::{App, Engine, Heard, Scene, answering, json, telling};
+use super::{App, Engine, Heard, Scene, answering, json, refused, telling};
 
 /// This family's cases as tests.
 #[macro_export]
 macro_rules! conformance_inspect {
-    ($engine:expr) => {
-        $crate::conformance_family!(
-            $engine,
+    (@list) => {
+        $crate::conformance_inspect!(@with (@list))
+    };
+    (@with ($($to:tt)*)) => {
+        $crate::conformance_family! {
+            $($to)*,
             inspect,
             [
+                i1_every_kind_is_counted_by_state_before_it_ever_ran,
+                i3_counts_stop_at_a_bound_and_say_so,
                 i2_a_list_is_newest_first_and_of_what_was_asked_for,
                 i2_pages_neither_skip_nor_repeat_while_jobs_come_and_end,
                 i2_args_are_searched_or_the_search_is_refused,
@@ -22,7 +27,10 @@ macro_rules! conformance_inspect {
                 i4_why_a_job_has_not_run_is_said_in_words_or_refused,
                 i5_an_id_that_nobody_was_given_is_unknown,
             ]
-        );
+        }
+    };
+    ($engine:expr) => {
+        $crate::conformance_inspect!(@with ($engine));
     };
 }
 
@@ -33,6 +41,53 @@ fn job(kind: &str) -> NewJob {
 async fn listed(scene: &Scene, filter: &Filter) -> Vec<JobId> {
     let page = scene.inspector().jobs(filter, None, 100).await.unwrap();
     page.jobs.into_iter().map(|job| job.id).collect()
+}
+
+/// How many jobs are where, by kind and queue; an engine that does not count refuses it.
+async fn counted(scene: &Scene) -> Option<Vec<Count>> {
+    let counts = scene.inspector().counts().await;
+    if scene.jobs().capabilities().counts {
+        return Some(counts.unwrap());
+    }
+    assert_eq!(refused(counts).0, Code::Capability);
+    None
+}
+
+/// Of two that have ended, one that waits, and a kind of which there is nothing.
+pub async fn i1_every_kind_is_counted_by_state_before_it_ever_ran(engine: &dyn Engine) {
+    let (mouth, mut heard) = Heard::new();
+    let never = Kind::spec(KindSpec { queue: "other".to_owned(), ..KindSpec::new("t.never") });
+    let scene = Scene::at_work(engine, App::new([telling("t.a", mouth), never])).await;
+    for _ in 0..2 {
+        let id = scene.enqueue(job("t.a")).await;
+        heard.next().await;
+        scene.until(&id, State::Completed).await;
+    }
+    scene.stop().await;
+    scene.enqueue(job("t.a")).await;
+    let Some(counts) = counted(&scene).await else { return };
+    let told: Vec<_> = counts.iter().map(|c| (c.kind.as_str(), c.queue.as_str(), c.state, c.jobs, c.more)).collect();
+    let expected = [
+        ("t.a", "default", State::Completed, 2, false),
+        ("t.a", "default", State::Pending, 1, false),
+        ("t.never", "other", State::Pending, 0, false),
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Twelve thousand wait in one queue, one in another.
+pub async fn i3_counts_stop_at_a_bound_and_say_so(engine: &dyn Engine) {
+    let other = Kind::spec(KindSpec { queue: "other".to_owned(), ..KindSpec::new("t.b") });
+    let scene = Scene::set(engine, App::new([Kind::new("t.a"), other])).await;
+    let many: Vec<NewJob> = (0..1000).map(|_| job("t.a")).collect();
+    for _ in 0..12 {
+        scene.jobs().enqueue(None, &many).await.unwrap();
+    }
+    scene.enqueue(job("t.b")).await;
+    let Some(counts) = counted(&scene).await else { return };
+    let of = |kind: &str| counts.iter().find(|count| count.kind == kind && count.state == State::Pending).unwrap();
+    assert!(of("t.a").more && (1000..12_000).contains(&of("t.a").jobs), "{counts:?}");
+    assert_eq!((of("t.b").jobs, of("t.b").more), (1, false));
 }
 
 /// By kind, queue and state.
