@@ -32,7 +32,8 @@ create function postrider.flags_of_waiting(flags smallint) returns smallint
 language sql immutable set search_path = pg_catalog, pg_temp
 return case when flags & 8 = 0 then flags else flags & ~8::smallint | 128::smallint end;
 
--- claimable now; pos = id if it was ready when it was made. due_at: when it became due, if that was not its first time.
+-- claimable now; pos = id if it was ready when it was made. again_at: when it
+-- became due, if it had to wait for a time.
 -- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 4 suspected of killing its worker: a lease of its
 -- own, 8 alone in its queue, 16 its uniqueness has a say when it is claimed, 32 it has an order key or a limit key, 64 a limit key, 128 was
 -- let go alone in its queue and had to wait for something else: alone once more.
@@ -46,16 +47,16 @@ create table postrider.ready (
     losses    smallint not null default 0,
     flags     smallint not null default 0,
     order_key text,
-    due_at    timestamptz,
+    again_at  timestamptz,
     primary key (queue, priority, share, pos)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1,
         autovacuum_vacuum_insert_scale_factor = 1);
 create index ready_moved on postrider.ready (id) where pos <> id;
 create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
-create index ready_keyed on postrider.ready (queue, pos) where flags & 32 <> 0;
-create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
--- by an expression, so that no plan takes the primary key for it
+-- these two by an expression, so that no plan takes the primary key for them
+create index ready_keyed on postrider.ready (queue, priority, share, (pos + 0)) where flags & 32 <> 0;
 create index ready_turned on postrider.ready (queue, priority, share, (pos + 0)) where flags & 2 <> 0;
+create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
 create index ready_turn_moved on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos <> id;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed

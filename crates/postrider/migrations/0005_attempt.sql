@@ -40,11 +40,12 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
     end if;
-    -- from the newest on: what is gone, and kept by a long transaction elsewhere, lies below what waits
-    if (select r.pos from postrider.ready r where r.queue = claim.queue and r.flags & 32 <> 0 order by r.pos desc limit 1)
-           >= (select min(p) from unnest(claim.positions) p)
-       or (select true from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0
-            order by r.priority desc, r.share desc, r.pos + 0 desc limit 1)
+    if exists (
+        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
+         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
+            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
     then
         select t.turns, t.moved into turns, moved
           from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,

@@ -14,8 +14,8 @@ create table postrider.uniq (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 create index uniq_expired on postrider.uniq (until) where until is not null;
 
--- who waits behind whom, in any queue
-create index parked_behind on postrider.parked (key);
+-- who waits behind whom, in any queue. Not those in lanes: they are looked for by queue and position, and no plan may take this index for it
+create index parked_behind on postrider.parked (key) where key not like 'order:%' and key not like 'limit:%';
 
 -- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again. Two who note the same job
 -- leave a row each: with one row for both, each would wait for the other, and two with two jobs in a circle
@@ -299,7 +299,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)

@@ -108,16 +108,15 @@ begin
     if from_start then
         update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
          where l.ctid = any (array(
-            select o.place from unnest(got) g (key) cross join lateral (
-                select x.ctid as place from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key) o));
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key) from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
          where x.ctid = any (array(
-            select o.place from unnest(got) g (key) cross join lateral (
-                select y.ctid as place from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key) o
-             where g.key like 'order:%'))
+            -- a look for each: joined, they would be planned as walks over the queue
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key)
+              from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked

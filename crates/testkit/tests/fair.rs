@@ -61,7 +61,7 @@ async fn waits(pool: &PgPool, starts: &Starts, seconds: u64) -> Vec<Duration> {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(seconds) {
         ticks.tick().await;
-        let args = Payload::parse(&asked.len().to_string()).unwrap();
+        let args = Payload::parse(asked.len().to_string()).unwrap();
         asked.push(Instant::now());
         let new = NewJob { owner: "few".to_owned(), ..NewJob::new("t.a", args) };
         jobs.enqueue(None, &[new]).await.unwrap();

@@ -462,7 +462,7 @@ async fn i1_a_job_that_was_put_off_is_overdue_from_when_it_is_due_again() {
     assert!(!desk.alerts().await.contains_key("oldest_due"));
     let micros = inspect::overview(desk.pool()).await.unwrap().oldest_ready_micros.unwrap();
     assert!(micros < 60_000_000, "{micros} µs");
-    desk.run("update postrider.ready set due_at = due_at - interval '10 minutes'").await;
+    desk.run("update postrider.ready set again_at = again_at - interval '10 minutes'").await;
     assert_eq!(desk.alerts().await["oldest_due"].severity, Severity::Warning);
 }
 
