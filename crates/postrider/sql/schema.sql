@@ -276,12 +276,14 @@ begin
     select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
            format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
            'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
+      from (select x.queue from postrider.parked x
+             where x.key = 'strict:' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.queue;
     return query
     select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
            format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
            'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
+      from (select x.key from postrider.parked x
+             where x.key >= 'kind:' and x.key < 'kind;' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.key;
     return query
     select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
            format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
@@ -976,10 +978,10 @@ end $_$;
 
 
 --
--- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0) RETURNS SETOF postrider.claimed
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0, turned bigint[] DEFAULT NULL::bigint[]) RETURNS SETOF postrider.claimed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -997,12 +999,16 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
     end if;
-    if exists (select from postrider.ready r
-                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
-       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
+    if exists (
+        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
+         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
+            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,
+               claim.turned) t;
         claim.most := 0;
     end if;
     return query
@@ -1692,7 +1698,7 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 -- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1717,7 +1723,7 @@ begin
     replaced := false;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
         return next;
         return;
@@ -1773,7 +1779,7 @@ CREATE TABLE postrider.kind (
 -- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1813,8 +1819,10 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        until := case mode when 4 then clock_timestamp() + unique_for end;
+        id := postrider.take_unique(hash, mode, new_id, until);
         if id <> new_id then
+            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -1848,7 +1856,7 @@ end $$;
 -- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1918,7 +1926,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false from unnest(ids) i;
+    return query select i, true, false, null::timestamptz from unnest(ids) i;
 end $$;
 
 
@@ -1926,7 +1934,7 @@ end $$;
 -- Name: enqueue_many_alike(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1938,6 +1946,7 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
@@ -1994,9 +2003,10 @@ begin
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
+        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
@@ -2298,7 +2308,8 @@ CREATE TABLE postrider.ready (
     attempt smallint DEFAULT 0 NOT NULL,
     losses smallint DEFAULT 0 NOT NULL,
     flags smallint DEFAULT 0 NOT NULL,
-    order_key text
+    order_key text,
+    again_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
 
@@ -2318,6 +2329,7 @@ declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
     ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
+    others bigint;
     workers bigint;
     running bigint;
 begin
@@ -2330,12 +2342,21 @@ begin
     elsif r.flags & 16 <> 0 and ahead is not null then
         return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
+    -- the shares of its priority are served in turn: what waits in another one is not before it
     select count(*) into before from (
-        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority < r.priority limit 10000) p
+        union all
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = r.share and x.pos < r.pos
+                      limit 10000) s limit 10000) b;
+    select count(*) into others from generate_series(0, 63) s (share)
+     where s.share <> r.share
+       and (select true from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = s.share limit 1);
     select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
     select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
+    return format('It is due. %s before it in %squeue %s%s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end,
+        case when others > 0 then 'its share of ' else '' end, r.queue,
+        case when others > 0 then format(', which takes turns with %s other%s', others, case when others > 1 then 's' end) end, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
 
@@ -2566,10 +2587,11 @@ begin
     if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
-    -- the lock before the look: the next statement's snapshot sees what the last holder left
+    -- the lock before the look: the next statement's snapshot sees what the last holder left. Here and below the worker is asked for in
+    -- a way that has no index: by its own one, all that it ever held might be walked
     select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
         select l.special, l.flags from postrider.lease l
-         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
+         where l.id = any (finish.leases) and (l.worker = finish.worker) is true order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
@@ -2589,10 +2611,10 @@ begin
         select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
                unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
                unnest(l.order_keys) as order_key
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), open as materialized (
         select l.id as lease, unnest(l.open) as id
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), live as materialized (
         select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
@@ -2787,6 +2809,35 @@ begin
     update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
      where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
     return found;
+end $$;
+
+
+--
+-- Name: glance(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.glance() RETURNS TABLE(events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+begin
+    return query
+    select c.events_total::text, c.jobs_total::text,
+           (select count(*) from (select from postrider.ready limit 10000) x)::text,
+           (select count(*) from (select from postrider.later limit 10000) x)::text,
+           -- of what was moved there, which has an index
+           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
+           (select count(*) from (select from postrider.parked limit 10000) x)::text,
+           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
+           (select count(*) from postrider.worker)::text,
+           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
+      from (select * from postrider.cut order by no desc limit 1) c;
 end $$;
 
 
@@ -3005,15 +3056,15 @@ CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at ti
 begin
     return query
     with recursive line as (
-        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        (select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
         union all
-        select n.queue, n.priority, n.share, n.id
+        select n.queue, n.priority, n.share, n.id, n.again_at
           from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id from postrider.ready r
+            select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r
              where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
              order by r.queue, r.priority, r.share, r.pos limit 1) n
     )
-    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
+    select l.queue, l.id, greatest(coalesce(l.again_at, j.run_at, j.created_at), (
                select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
       from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
 end $$;
@@ -3378,7 +3429,14 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
+                limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text
@@ -3495,7 +3553,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -3567,7 +3625,7 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
         update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
@@ -3664,9 +3722,11 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- not joined: then all lanes of the queue might be walked for it
-        select array_agg(l.key) into now_got from (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
+        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
+        select array_agg(l.key) into now_got
+          from unnest(rest) r (key)
+         cross join lateral (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -4227,8 +4287,8 @@ begin
         select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key, again_at)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key, p.run_at
           from placed p returning 1
     )
     select count(*) into moved from moved_rows;
@@ -5349,12 +5409,17 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
+         where l.ctid = any (array(
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key) from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
-         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+         where x.ctid = any (array(
+            -- a look for each: joined, they would be planned as walks over the queue
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key)
+              from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
@@ -5729,7 +5794,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.again_at)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -5785,7 +5850,9 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
+           -- behind it only: before it lies what has been moved from there
+           and (select true from postrider.parked p
+                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -5852,7 +5919,8 @@ begin
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
             delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+               and not exists (select from postrider.parked p
+                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -5865,10 +5933,10 @@ end $$;
 
 
 --
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -5892,15 +5960,16 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
+                   with ordinality p (priority, share, pos, turned, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
-                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.id limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
+                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos + 0 limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -6155,7 +6224,9 @@ begin
             select distinct l.worker, -1 from postrider.lease l
              where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
-                   where exists (select from postrider.ready r where r.queue = q)),
+                   -- from the newest on: what is gone lies below what waits
+                   where (select true from postrider.ready r where r.queue = q
+                           order by r.priority desc, r.share desc, r.pos desc limit 1)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
@@ -6205,12 +6276,13 @@ declare
     moved int := 0;
 begin
     foreach q in array queues loop
-        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
+                  and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
         with free as (
             -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
             delete from postrider.parked p where p.ctid = any (array(
-                select x.ctid from postrider.parked x
-                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
+                select o.place from unnest(kinds) k (kind) cross join lateral (
+                    select x.ctid as place from postrider.parked x where x.queue = q and x.key = 'kind:' || k.kind for update skip locked) o))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -7213,7 +7285,7 @@ CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
 -- Name: parked_behind; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX parked_behind ON postrider.parked USING btree (key);
+CREATE INDEX parked_behind ON postrider.parked USING btree (key) WHERE ((key !~~ 'order:%'::text) AND (key !~~ 'limit:%'::text));
 
 
 --
@@ -7227,7 +7299,7 @@ CREATE INDEX parked_job ON postrider.parked USING btree (id);
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
+CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 32) <> 0);
 
 
 --
@@ -7262,7 +7334,7 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 -- Name: ready_turned; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
+CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 2) <> 0);
 
 
 --
@@ -7559,10 +7631,10 @@ REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]) FROM PUBLIC;
 
 
 --
@@ -7843,6 +7915,13 @@ REVOKE ALL ON FUNCTION postrider.forget_written(class smallint, first bigint) FR
 --
 
 REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION glance(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.glance() FROM PUBLIC;
 
 
 --
@@ -8413,10 +8492,10 @@ REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], 
 
 
 --
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --

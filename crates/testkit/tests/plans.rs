@@ -368,7 +368,7 @@ const LOOKS: &[(&str, &str)] = &[
 ];
 
 /// A million jobs that have ended: most completed, each hundredth discarded after an attempt, each thousandth of another kind and owner.
-const ENDED: &str = r#"begin; set local synchronous_commit = off;
+const ENDED: &str = "begin; set local synchronous_commit = off;
     create temp table made on commit drop as select (nextval('postrider.job_number') << 2) | 2 as id, g from generate_series(1, 1000000) g;
     insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, args)
     select 2, id, case when g % 1000 = 0 then 't.few' else 't.a' end, 'q', 2, 5, case when g % 1000 = 0 then 'few' else '' end,
@@ -377,7 +377,7 @@ const ENDED: &str = r#"begin; set local synchronous_commit = off;
     select 2, id, case when g % 100 = 0 then 3 else 2 end, case when g % 100 = 0 then 3 else 1 end, 1, case when g % 100 = 0 then 'broke' end from made;
     insert into postrider.attempt (class, id, lease, attempt, outcome, started_at, error)
     select 2, id, g, 1, 2, now(), 'no route to host ' || g from made where g % 100 = 0;
-    commit"#;
+    commit";
 
 #[tokio::test]
 #[ignore = "it fills ten million rows"]
@@ -405,15 +405,15 @@ async fn i3_what_an_operators_looks_cost_beside_ten_million_jobs_that_have_ended
     let last =
         one("select id from postrider.ready order by queue desc, priority desc, share desc, pos desc limit 1").await;
     let middle = old + (new - old) / 2;
-    let list =
+    let listing =
         |before: &str, filter: &str| format!("select * from postrider.list_jobs('{filter}', {before}, 50, 10000)");
     let mut wrong = Vec::new();
     for statistics in ["none", "fresh"] {
         run(pool, if statistics == "none" { FORGET } else { "analyze" }.to_owned()).await;
         for (name, statement) in LOOKS {
             let statement = match (statement.strip_prefix("$list"), statement.strip_prefix("$middle")) {
-                (Some(filter), _) => list("9223372036854775807", filter),
-                (_, Some(filter)) => list(&middle.to_string(), filter),
+                (Some(filter), _) => listing("9223372036854775807", filter),
+                (_, Some(filter)) => listing(&middle.to_string(), filter),
                 _ => (*statement).to_owned(),
             };
             let (old, new, last) = (old.to_string(), new.to_string(), last.to_string());
