@@ -92,8 +92,10 @@ async fn o12_what_the_many_jobs_of_one_owner_cost_another() {
             let db = TestDb::fresh().await;
             let pool = db.pool();
             let starts = Starts::default();
-            let declared = r#"select postrider.declare('{"kinds": [{"name": "t.a", "fair": true}]}'), postrider.set_limit('default', 'l', most => 4)"#;
-            sqlx::raw_sql(declared).execute(pool).await.unwrap();
+            let spec = KindSpec { fair: true, ..KindSpec::new("t.a") };
+            Bus::builder(pool.clone()).kinds([Kind::spec(spec)]).build().await.unwrap();
+            let limit = "select postrider.set_limit('default', 'l', most => 4)";
+            sqlx::raw_sql(limit).execute(pool).await.unwrap();
             fill(pool, jobs, with).await;
             let mut other = PgConnection::connect(db.url()).await.unwrap();
             if held {
