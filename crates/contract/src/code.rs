@@ -20,6 +20,10 @@ pub enum Code {
     Conflict,
     /// The name is reserved for Postrider itself.
     Reserved,
+    /// The data or the subject of an event do not fit what their type declares.
+    Mismatch,
+    /// Events that cause each other make a chain that is too long.
+    Depth,
     /// The transaction's isolation level is not READ COMMITTED.
     Isolation,
     /// The schema in the database is not the one that this program knows.
@@ -32,7 +36,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Name,
         Self::Size,
         Self::Json,
@@ -40,6 +44,8 @@ impl Code {
         Self::Option,
         Self::Conflict,
         Self::Reserved,
+        Self::Mismatch,
+        Self::Depth,
         Self::Isolation,
         Self::Schema,
         Self::Position,
@@ -56,6 +62,8 @@ impl Code {
             Self::Option => "PR005",
             Self::Conflict => "PR006",
             Self::Reserved => "PR007",
+            Self::Mismatch => "PR008",
+            Self::Depth => "PR009",
             Self::Isolation => "PR010",
             Self::Schema => "PR011",
             Self::Position => "PR012",

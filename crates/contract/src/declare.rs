@@ -5,48 +5,6 @@ use serde::Serialize;
 use crate::key::{Limit, Order};
 use crate::unique::Unique;
 
-/// Who may see an event type outside of the instance. The default lets nothing out by accident.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Exposure {
-    /// Only handlers of the instance.
-    #[default]
-    Internal,
-    /// Also endpoints of its owner.
-    Public,
-}
-
-/// An event type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct EventTypeSpec {
-    /// Its name, such as `order.paid`.
-    pub name: String,
-    /// What it means, for those who subscribe.
-    pub description: String,
-    /// Who may see it.
-    pub exposure: Exposure,
-}
-
-impl EventTypeSpec {
-    /// An internal type.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), description: String::new(), exposure: Exposure::Internal }
-    }
-
-    /// The same type, visible to endpoints.
-    #[must_use]
-    pub fn public(mut self) -> Self {
-        self.exposure = Exposure::Public;
-        self
-    }
-}
-
-impl From<&str> for EventTypeSpec {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
 /// How long finished work is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]

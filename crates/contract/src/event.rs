@@ -15,10 +15,14 @@ pub struct NewEvent {
     pub owner: String,
     /// When it happened, if that is not now.
     pub occurred_at: Option<Timestamp>,
-    /// The event that caused it.
+    /// The event that caused it. What a handler records is caused by the event of its job unless this says otherwise.
     pub cause: Option<EventId>,
     /// Recording again with the same key answers with the first id, for 24 hours.
     pub idempotency_key: Option<String>,
+    /// The version of the type that the data follow, if that is not the newest.
+    pub version: Option<i16>,
+    /// The trace that it belongs to, as the W3C's `traceparent`. A text that is none is dropped and counted.
+    pub traceparent: Option<String>,
 }
 
 impl NewEvent {
@@ -32,6 +36,8 @@ impl NewEvent {
             occurred_at: None,
             cause: None,
             idempotency_key: None,
+            version: None,
+            traceparent: None,
         }
     }
 }
@@ -53,6 +59,10 @@ pub struct Event {
     pub recorded_at: Timestamp,
     /// The event that caused it.
     pub cause: Option<EventId>,
+    /// The trace that it belongs to, as the W3C's `traceparent`.
+    pub traceparent: Option<String>,
+    /// The version of the type that the data follow, if the type has any.
+    pub version: Option<i16>,
     /// The recorded bytes.
     pub data: Payload,
 }

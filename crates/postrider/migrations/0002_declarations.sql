@@ -3,13 +3,23 @@
 -- By hand on a large table: nothing.
 
 create table postrider.event_type (
-    name        text collate "C" not null primary key,
-    description text        not null default '',
-    exposure    text        not null default 'internal',
-    declared_by text        not null,
-    generation  bigint      not null default 0,
-    seen_at     timestamptz not null default clock_timestamp(),
-    constraint exposure_is_internal_or_public check (exposure in ('internal', 'public'))
+    name            text collate "C" not null primary key,
+    description     text        not null default '',
+    exposure        text        not null default 'internal',
+    subject         text,                           -- the form of its subjects, such as order/{id}
+    subject_fits    text,                           -- the same as a regular expression
+    validation      text        not null default 'off',
+    version         int,                            -- that data follows unless the call says another one: the newest of `versions`
+    versions        int[]       not null default '{}',   -- as declared; older ones may stand in type_version
+    deprecated_on   date,
+    deprecated_note text        not null default '',
+    replaced_by     text,
+    declared_by     text        not null,
+    generation      bigint      not null default 0,
+    seen_at         timestamptz not null default clock_timestamp(),
+    constraint exposure_is_internal_or_public check (exposure in ('internal', 'public')),
+    constraint validation_is_off_warn_or_enforce check (validation in ('off', 'warn', 'enforce')),
+    constraint what_is_validated_has_a_version check (validation = 'off' or version is not null)
 );
 
 create table postrider.kind (
@@ -120,7 +130,8 @@ begin
 end $$;
 
 -- Declares everything of one application in one transaction: all or nothing.
--- { "app", "generation", "types": [{name, description, exposure}], "kinds": [{name, queue, priority, max_attempts,
+-- { "app", "generation", "types": [{name, description, exposure, subject, validation, deprecated: {on, note, replaced_by},
+--   versions: [{version, schema, example, breaking}]}], "kinds": [{name, queue, priority, max_attempts,
 --   timeout_ms, retry, class, unique_mode, unique_for_ms, max_age_ms, order_policy, fair,
 --   limit: {most, starts, per_ms}}], "subscriptions": [{name, types, kind, owner, delay_ms, predicate, order_by, order_policy, coalescing,
 --   start}],
@@ -134,35 +145,12 @@ declare
     -- the library declares kinds of its own components, whose names are reserved
     own boolean := coalesce((declarations ->> 'own')::boolean, false);
     x record;
-    t postrider.event_type;
     k postrider.kind;
-    new_types text[] := '{}';
+    new_types text[];
     new_kinds text[] := '{}';
 begin
     perform postrider.lock_declarations();
-    for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
-                    coalesce(j ->> 'exposure', 'internal') as exposure
-               from json_array_elements(coalesce(declarations -> 'types', '[]')) j
-    loop
-        perform postrider.check_name('type', x.name, own);
-        if x.exposure not in ('internal', 'public') then
-            perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', x.exposure), 'use internal or public');
-        end if;
-        select * into t from postrider.event_type e where e.name = x.name;
-        if postrider.declaration_wins('type', x.name, gen, t.generation,
-            (t.description, t.exposure) is not distinct from (x.description, x.exposure))
-        then
-            insert into postrider.event_type as e (name, description, exposure, declared_by, generation)
-            values (x.name, x.description, x.exposure, app, gen)
-            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
-                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
-            if t.name is null or t.exposure <> x.exposure then
-                new_types := new_types || x.name;
-            end if;
-        else
-            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
-        end if;
-    end loop;
+    new_types := postrider.declare_types(coalesce(declarations -> 'types', '[]'), app, gen, own);
 
     for x in select j ->> 'name' as name, coalesce(j ->> 'queue', 'default') as queue,
                     coalesce((j ->> 'priority')::smallint, 2::smallint) as priority,

@@ -8,7 +8,7 @@
 create type postrider.claimed as (
     lease bigint, id bigint, attempt smallint, kind text, queue text, priority smallint, share smallint, pos bigint,
     max_attempts smallint, owner text, created_at timestamptz, args json, subscription bigint,
-    event_id uuid, event_type text, event_owner text, event_subject text, event_cause uuid,
+    event_id uuid, event_type text, event_version smallint, event_traceparent text, event_owner text, event_subject text, event_cause uuid,
     occurred_at timestamptz, recorded_at timestamptz, data json, claimed_at timestamptz, due_at timestamptz, retry json,
     order_key text, limit_key text, more boolean
 );
@@ -39,6 +39,9 @@ declare
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
+    end if;
+    if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
+        claim.kinds := postrider.without_held(claim.kinds);
     end if;
     if exists (
         select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
@@ -134,14 +137,14 @@ begin
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
-           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
+           k.args, k.subscription, e.id, e.type, e.version, e.traceparent, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
            k.due_at, k.retry, k.order_key, k.limit_key, moved or exists (select from parked)
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
-    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
            null, null, null, null, null, null, null, true
      where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;

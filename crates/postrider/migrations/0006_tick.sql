@@ -166,6 +166,7 @@ declare
     n int;
     moved int := 0;
 begin
+    kinds := postrider.without_held(kinds);
     foreach q in array queues loop
         continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
                   and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');

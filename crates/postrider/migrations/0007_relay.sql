@@ -2,19 +2,23 @@
 -- Locks: one relay at a time, by an advisory lock of the transaction; nothing of the producers.
 -- By hand on a large table: nothing.
 
--- The cluster that the positions belong to; a restore into another one starts a new epoch with a floor.
+-- The cluster that the positions belong to; a restore into another one starts a new epoch with a floor: what has a seq up to it is
+-- read no more but by the rebase that started the epoch.
 create table postrider.log_epoch (
     no                int         not null primary key,
     system_identifier bigint      not null,
     floor_seq         bigint      not null,
     started_at        timestamptz not null default clock_timestamp(),
-    note              text        not null
+    note              text        not null,
+    late              xid8[]      not null default '{}',  -- open when it started: they may still bring events from below the floor
+    done_at           timestamptz                         -- when everything below the floor was turned into jobs
 );
 
--- Append only. After a row: everything visible in `hi` is fanned out if not `more`; if `more`, everything visible in `lo`, and of
--- the window (lo, hi] the rows with seq <= last_seq.
+-- Append only, but for rows of long ago that become one, see postrider.merge_cuts. After a row: everything visible in `hi` is fanned out
+-- if not `more`; if `more`, everything visible in `lo`, and of the window (lo, hi] the rows with seq <= last_seq.
 create table postrider.cut (
     no           bigint      not null primary key,   -- last + 1: the second fence against two relays
+    from_no      bigint      not null,               -- the first of the rows that it stands for
     epoch        int         not null references postrider.log_epoch (no),
     hi           pg_snapshot not null,
     lo           pg_snapshot,
@@ -24,40 +28,114 @@ create table postrider.cut (
     at           timestamptz not null,
     n            int         not null,
     jobs         int         not null,
+    aside        int         not null,               -- pairs of an event and a subscription that were set aside instead
+    elsewhere    boolean     not null,               -- the jobs are those of another engine
     events_total bigint      not null,
     jobs_total   bigint      not null,
     first_seq    bigint,
     last_seq     bigint,
-    x            bigint,                             -- which seqs were taken: xor of their hashes
+    first_job    bigint,                             -- the ids of the jobs lie between: an access path
+    last_job     bigint,
+    digest       bytea,                              -- over the events in the order of seq, see postrider.relay
+    joined       bytea,                              -- of a row that stands for several: the hash of the last one
     hash         bytea       not null,               -- over the row before and this one
     constraint a_window_is_open_as_a_whole check (more = (lo is not null))
 );
 
 create function postrider.cut_hash(previous bytea, c postrider.cut) returns bytea
 language sql immutable set search_path = pg_catalog, pg_temp
-return sha256(convert_to(concat_ws('|', encode(previous, 'hex'), c.no, c.epoch, c.hi::text, c.lo::text, c.more::text, c.n, c.jobs,
-    c.events_total, c.jobs_total, c.first_seq, c.last_seq, c.x), 'UTF8'));
+return sha256(convert_to(concat_ws('|', encode(previous, 'hex'), c.no, c.from_no, c.epoch, c.hi::text, c.lo::text, c.more::text, c.n, c.jobs,
+    c.aside, c.elsewhere::text, c.events_total, c.jobs_total, c.first_seq, c.last_seq, encode(c.digest, 'hex'),
+    encode(c.joined, 'hex')), 'UTF8'));
 
-do $$
+-- The first position of a log that begins now.
+create function postrider.first_cut(epoch int) returns postrider.cut
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     c postrider.cut;
 begin
-    insert into postrider.log_epoch (no, system_identifier, floor_seq, note)
-    select 1, system_identifier, 0, 'installed' from pg_control_system();
-    c := row (1, 1, pg_current_snapshot(), null, null, null, false, clock_timestamp(), 0, 0, 0, 0, null, null, null, '\x');
+    c.no := 1;
+    c.from_no := 1;
+    c.epoch := first_cut.epoch;
+    c.hi := pg_current_snapshot();
+    c.more := false;
+    c.at := clock_timestamp();
+    c.n := 0;
+    c.jobs := 0;
+    c.aside := 0;
+    c.elsewhere := false;
+    c.events_total := 0;
+    c.jobs_total := 0;
     c.hash := postrider.cut_hash('\x', c);
-    insert into postrider.cut select c.*;
+    return c;
 end $$;
 
+insert into postrider.log_epoch (no, system_identifier, floor_seq, note, done_at)
+select 1, system_identifier, 0, 'installed', clock_timestamp() from pg_control_system();
+insert into postrider.cut select c.* from postrider.first_cut(1) c;
+
 create type postrider.relayed as (
-    no bigint, n int, jobs int, more boolean, open_writers boolean, why text, matched json, starting boolean
+    no bigint, n int, jobs int, more boolean, open_writers boolean, why text, matched json, starting boolean, aside int, retry_in_ms bigint
 );
 
+-- Events to be turned into jobs, in the order of seq, and what they are: see postrider.relay.
+create type postrider.slice as (seqs bigint[], types text[], owners text[], digests bytea[]);
+
+-- The slice that comes next of what is visible in `hi` and not in `lo`. inside: the last row, if it left the window open.
+-- The digest of an event is over everything that it says, its data as a hash, so that data can be erased and the digest stays.
+create function postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most int, inside postrider.cut) returns postrider.slice
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    s postrider.slice;
+begin
+    -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
+    if inside.no is null then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
+                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+             order by seq limit most + 1) e;
+    else
+        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
+        -- read the whole window again for each slice
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
+                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
+                    and pg_visible_in_snapshot(xid, hi)
+                  order by seq limit most + 1)) both_kinds
+             order by seq limit most + 1) e;
+    end if;
+    return s;
+end $$;
+
 -- One pass over at most `most` events; call again at once while `more`. why: 'done', 'idle' (nothing new), 'busy' (another
--- relay is at it). open_writers: transactions were open that may still bring events from before this pass. `elsewhere`: no jobs are
--- made; the caller makes what `matched` tells, in this transaction. starting: subscriptions that are new are to be handed over, see
--- postrider.hand_over.
-create function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed
+-- relay is at it), 'rebase' (this cluster is not the one that the position was taken in, see postrider.start_rebase). open_writers:
+-- transactions were open that may still bring events from before this pass. retry_in_ms: when a pair that was set aside is due again.
+-- careful: what cannot be turned into jobs is looked for and set aside; for a pass after one that failed.
+-- elsewhere: no jobs are made; the caller makes what `matched` tells, in this transaction, but for the pairs of `refused`, which its
+-- engine does not take: [{seq, subscription, error}].
+-- starting: subscriptions that are new are to be handed over, see postrider.hand_over; not before a rebase is over.
+create function postrider.relay(most int, elsewhere boolean default false, careful boolean default false, refused json default null)
+returns postrider.relayed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -65,13 +143,10 @@ declare
     last postrider.cut;
     new postrider.cut;
     epoch postrider.log_epoch;
-    lo pg_snapshot;
-    hi pg_snapshot;
-    after bigint;
-    seqs bigint[];
-    types text[];
-    owners text[];
+    s postrider.slice;
     answer postrider.relayed;
+    retried int := 0;
+    slice_most int := case when careful then least(most, 256) else most end;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -79,116 +154,166 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy', null, false);
+    if most is null or most < 1 then
+        perform postrider.refuse('PR005', 'most', format('%s is out of range', coalesce(most::text, 'null')), 'use 1 or more events');
+    end if;
+    answer := row (null, 0, 0, false, false, 'busy', null, false, 0, null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
     -- each statement from here on sees the last relay's row
     select * into last from postrider.cut order by no desc limit 1;
     select * into epoch from postrider.log_epoch order by no desc limit 1;
-    if epoch.system_identifier <> (select system_identifier from pg_control_system()) then
-        perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
+    select pg_current_snapshot() into new.hi;
+    if epoch.system_identifier <> (select system_identifier from pg_control_system())
+       or not last.more and pg_snapshot_xmax(new.hi) < pg_snapshot_xmax(last.hi)
+    then
+        return postrider.start_rebase(last, epoch);
     end if;
     answer.why := 'idle';
-    answer.starting := exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.starting := epoch.done_at is not null and cardinality(epoch.late) = 0 and exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.open_writers := not last.more and pg_snapshot_xmin(new.hi) < pg_snapshot_xmax(new.hi);
+    -- what was set aside comes first, and so does what is left from below the floor: it is older
+    select (extract(epoch from p.retry_at - clock_timestamp()) * 1000)::bigint into answer.retry_in_ms
+      from postrider.poison p where p.ended_at is null and p.retry_at is not null order by p.retry_at limit 1;
+    if answer.retry_in_ms <= 0 and not elsewhere then
+        retried := postrider.retry_poison();
+        answer.retry_in_ms := 0;
+    end if;
+    if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
+        s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
+        if s.seqs is not null then
+            new.hi := last.hi;
+            return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
+        end if;
+    end if;
+
     if last.more then
-        lo := last.lo;
-        hi := last.hi;
-        after := last.last_seq;
-    else
-        lo := last.hi;
-        after := epoch.floor_seq;
-        select pg_current_snapshot() into hi;
-        answer.open_writers := pg_snapshot_xmin(hi) < pg_snapshot_xmax(hi);
-        if pg_snapshot_xmax(hi) < pg_snapshot_xmax(lo) then
-            perform postrider.refuse('PR012', 'cut', 'the last cut is ahead of this cluster', 'this is a restored copy: rebase it');
-        end if;
-        if hi::text = lo::text then
-            return answer;
-        end if;
-    end if;
-
-    if not last.more then
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                select seq, type, owner from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
-             order by seq limit most + 1) e;
-    else
-        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
-        -- read the whole window again for each slice
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                (select seq, type, owner from postrider.event
-                  where seq >= greatest(after + 1, last.r_first) and seq <= last.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
-                  order by seq limit most + 1)) both_kinds
-             order by seq limit most + 1) e;
-    end if;
-
-    answer.n := coalesce(cardinality(seqs), 0);
-    answer.more := answer.n > most;
-    if answer.more then
-        answer.n := most;
-        seqs := seqs[1:most];
-        types := types[1:most];
-        owners := owners[1:most];
+        new.lo := last.lo;
+        new.hi := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+    elsif new.hi::text <> last.hi::text then
+        new.lo := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if answer.n = 0 and not last.more
-       and pg_snapshot_xmax(hi)::text::numeric - pg_snapshot_xmax(lo)::text::numeric <= 10000
+    if s.seqs is null and not last.more and (new.lo is null
+       or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
+        if retried > 0 then
+            answer.jobs := retried;
+            perform postrider.wake('postrider_job');
+        end if;
         return answer;
     end if;
+    new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
+    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+end $$;
 
+-- A row for what changes nothing about what was read: the beginning of an epoch, or jobs that were made of events that had been relayed before, for a
+-- subscription that came later. `new` has what is to differ from the last row.
+create function postrider.note_cut(last postrider.cut, new postrider.cut) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
     new.no := last.no + 1;
-    new.epoch := epoch.no;
-    new.hi := hi;
-    new.more := answer.more;
+    new.from_no := new.no;
     new.at := greatest(clock_timestamp(), last.at);
-    new.n := answer.n;
-    new.first_seq := seqs[1];
-    new.last_seq := coalesce(seqs[answer.n], after);
-    if answer.more then
-        new.lo := lo;
+    new.n := 0;
+    new.first_seq := null;
+    new.digest := null;
+    new.joined := null;
+    new.events_total := last.events_total;
+    new.jobs_total := last.jobs_total + new.jobs;
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
+    insert into postrider.cut select new.*;
+    return new.no;
+end $$;
+
+-- How a pass is made; below: of events from below the floor, which may have jobs already.
+create type postrider.pass as (most int, elsewhere boolean, careful boolean, below boolean, refused json);
+
+-- Turns a slice into jobs and appends the row that says so. `new` has the window and the position that it starts from.
+create function postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed)
+returns postrider.relayed
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    n int := coalesce(cardinality(s.seqs), 0);
+    over boolean := n > how.most;
+    made record;
+begin
+    if over then
+        n := how.most;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    end if;
+    new.no := last.no + 1;
+    new.from_no := new.no;
+    new.epoch := (select max(l.no) from postrider.log_epoch l);
+    -- not before the last row's, so that delayed jobs keep their order
+    new.at := greatest(clock_timestamp(), last.at);
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := how.elsewhere;
+    new.first_job := postrider.job_position();
+    if n > 0 and how.elsewhere then
+        answer.matched := postrider.tell_matched(new.at, s.seqs, s.types, s.owners);
+        if how.refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(new.no, answer.matched, how.refused) x;
+        end if;
+        new.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif n > 0 and (how.careful or how.below) then
+        select * into made from postrider.make_each(new.no, new.at, s, how.below);
+        new.jobs := made.jobs;
+        new.aside := made.aside;
+        -- so much was too much: the slice ends earlier
+        over := over or made.upto < n;
+        n := made.upto;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    elsif n > 0 then
+        new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
+    end if;
+    new.last_job := postrider.job_position() | 3;
+    new.more := false;
+    if how.below then
+        new.lo := null;
+        update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
+    elsif not over then
+        new.lo := null;
+    else
+        new.more := true;
         new.r_first := last.r_first;
         new.r_last := last.r_last;
         if not last.more then
             select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-               and pg_visible_in_snapshot(xid, hi);
+             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
+               and pg_visible_in_snapshot(xid, new.hi);
         end if;
     end if;
-    if answer.n > 0 and elsewhere then
-        answer.matched := postrider.tell_matched(new.at, seqs, types, owners);
-        answer.jobs := json_array_length(answer.matched -> 'jobs');
-    elsif answer.n > 0 then
-        answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
+    new.n := n;
+    new.first_seq := s.seqs[1];
+    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    new.events_total := last.events_total + n;
+    new.jobs_total := last.jobs_total + new.jobs;
+    if n > 0 then
+        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
     end if;
-    new.jobs := answer.jobs;
-    new.events_total := last.events_total + answer.n;
-    new.jobs_total := last.jobs_total + answer.jobs;
-    select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
-    new.hash := postrider.cut_hash(last.hash, new);
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
     insert into postrider.cut select new.*;
-    if answer.jobs > 0 and not elsewhere then
+    if new.jobs > 0 and not how.elsewhere then
         perform postrider.wake('postrider_job');
     end if;
     answer.no := new.no;
+    answer.n := n;
+    answer.jobs := new.jobs;
+    answer.aside := new.aside;
+    -- there may be more from below the floor: the next pass looks
+    answer.more := over or how.below;
     answer.why := 'done';
     return answer;
 end $$;
+
+-- What is drawn from here on has a higher id, whatever its class.
+create function postrider.job_position() returns bigint
+language sql volatile set search_path = pg_catalog, pg_temp
+return (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (coalesce(pg_sequence_last_value('postrider.job_number'::regclass), 0) << 2);

@@ -72,5 +72,7 @@ begin
     delete from postrider.uniq u where u.ctid = any (array(
         select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     perform postrider.forget_leftovers();
+    perform postrider.forget_mismatches();
+    perform postrider.join_cuts();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;

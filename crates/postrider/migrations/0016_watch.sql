@@ -164,6 +164,9 @@ begin
     end if;
     select * into p from postrider.parked x where x.id = j.id;
     if found then
+        if p.key like 'kind:%' and postrider.is_held(j.kind) then
+            return postrider.explain_held();
+        end if;
         return postrider.explain_parked(j, p);
     end if;
     select * into r from postrider.ready x
@@ -360,6 +363,8 @@ begin
         select x.* from postrider.alerts_of_jobs() x
         union all
         select x.* from postrider.alerts_of_keeping() x
+        union all
+        select x.* from postrider.alerts_of_relay() x
         union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;

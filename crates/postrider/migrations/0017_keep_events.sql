@@ -17,6 +17,7 @@ declare
     current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
     keep interval := (select r.keep from postrider.retention r where r.what = 'event');
     last postrider.cut;
+    log postrider.log_epoch;
     done pg_snapshot;
     e bigint;
     child text;
@@ -25,6 +26,7 @@ declare
 begin
     select * into last from postrider.cut order by no desc limit 1;
     done := coalesce(last.lo, last.hi);
+    select * into log from postrider.log_epoch l order by l.no desc limit 1;
     for e in
         select x.epoch - 1 from postrider.epoch x
          where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
@@ -44,12 +46,15 @@ begin
             end;
             perform postrider.forget_written(0::smallint, e);
             -- positions mean something only in the cluster that they were taken in
-            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
-               (select c.system_identifier from pg_control_system() c) then
+            if log.system_identifier is distinct from (select c.system_identifier from pg_control_system() c) then
                 pinned_by := 'a log that was restored and not rebased';
+            elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
+                pinned_by := 'a rebase that is not over';
             else
+                -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
-                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
+                    where v.xid >= pg_snapshot_xmin($1) and v.seq > $2 and not pg_visible_in_snapshot(v.xid, $1))', child)
+                   into uncut using done, log.floor_seq;
                 if uncut then
                     pinned_by := 'events that the relay has not come to';
                 else
@@ -77,7 +82,16 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     s record;
     needed boolean;
+    subs text;
 begin
+    -- their jobs are still to be made, if somebody mends what keeps them from it
+    select string_agg(distinct coalesce(b.name, x.subscription::text), ', ') into subs
+      from (select p.subscription from postrider.poison p
+             where p.ended_at is null and p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46 limit 1000) x
+      left join postrider.subscription b on b.id = x.subscription;
+    if subs is not null then
+        return 'events that were set aside for subscription ' || left(subs, 200);
+    end if;
     for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
         if s.kept then
             execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
@@ -106,6 +120,9 @@ begin
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
+            delete from postrider.poison p where p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46;
+            delete from postrider.rebased r where r.seq >= epoch << 46 and r.seq < (epoch + 1) << 46;
+            delete from postrider.erased x where x.seq >= epoch << 46 and x.seq < (epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
             return json_build_object('span', child, 'again', true);
         exception when lock_not_available then

@@ -32,11 +32,16 @@ begin atomic
                 select x.subject,
                        case when exists (select from postrider.route q where q.type = u.type and q.reads and q.predicate is not null)
                             then x.data::jsonb end as doc
-                  from postrider.event x where x.seq = u.seq offset 0) v
-            on (select exists (select from postrider.route q where q.reads))
-           and exists (select from postrider.route q where q.type = u.type and q.reads)
+                  from postrider.event x
+                 where x.seq = u.seq and (select exists (select from postrider.route q where q.reads))
+                   and exists (select from postrider.route q where q.type = u.type and q.reads) offset 0) v
+            on true
         offset 0) e
-      join postrider.route r on r.type = e.type and r.owner = any (array['', e.owner])
+     cross join lateral (
+        -- one by one: as an array of two, the owner is looked for among all routes of the type as soon as the planner takes them for few
+        select a.* from postrider.route a where a.type = e.type and a.owner = ''
+        union all
+        select o.* from postrider.route o where o.type = e.type and o.owner = e.owner and e.owner <> '') r
      where case when matches.subscriptions is null then not r.starting else r.subscription = any (matches.subscriptions) end
        and (r.predicate is null or jsonb_path_match(
             e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true))
@@ -205,7 +210,7 @@ begin
               from wanted m), '[]'),
         'events', coalesce((
             select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
-                       'cause', v.cause, 'data', v.data::text,
+                       'cause', v.cause, 'version', v.version, 'traceparent', v.traceparent, 'data', v.data::text,
                        'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
                        'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
               from postrider.event v where v.seq = any (array(select m.seq from wanted m))), '[]')) into told;
@@ -222,15 +227,18 @@ return p.epoch is not null and (seq <= floor_seq or (seq <= ceiling_seq and case
 -- Walks a slice of what a new subscription asked for of the log, and takes it over from there when nothing is left: with the relay's lock, so
 -- that the log's position stands still. Its jobs come in the order of seq, and those of its first own cut after them. Looks at 2 * most
 -- events. why: done, idle (nobody starts), busy (a relay is at it). `elsewhere`: see postrider.relay.
-create function postrider.hand_over(most int, elsewhere boolean default false) returns postrider.relayed
+create function postrider.hand_over(most int, elsewhere boolean default false, careful boolean default false, refused json default null)
+returns postrider.relayed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
     b postrider.subscription_start;
     last postrider.cut;
+    new postrider.cut;
+    made record;
     now_at postrider.log_position;
-    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true);
+    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true, 0, null);
     seqs bigint[];
     types text[];
     owners text[];
@@ -261,16 +269,38 @@ begin
     select max(w.seq), count(*), array_agg(w.seq order by w.seq) filter (where w.wanted), array_agg(w.type order by w.seq) filter (where w.wanted),
            array_agg(w.owner order by w.seq) filter (where w.wanted)
       into last_seen, looked, seqs, types, owners
-      from postrider.walk(b, 2 * most) w;
+      from postrider.walk(b, case when careful then 512 else 2 * most end) w;
+    new := last;
+    new.elsewhere := elsewhere;
+    new.aside := 0;
+    new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
         answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        if refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
+        end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif seqs is not null and careful then
+        select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
+                                                    array[b.subscription]);
+        answer.jobs := made.jobs;
+        new.aside := made.aside;
+        if made.upto < cardinality(seqs) then
+            last_seen := seqs[made.upto];
+            looked := greatest(512, 2 * most);
+        end if;
     elsif seqs is not null then
         answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
+    answer.aside := new.aside;
+    if answer.jobs + new.aside > 0 then
+        new.jobs := answer.jobs;
+        new.last_job := postrider.job_position() | 3;
+        perform postrider.note_cut(last, new);
+    end if;
     -- fewer than were asked for: so far the log was walked to its end
-    over := looked < 2 * most;
+    over := looked < (case when careful then 512 else 2 * most end);
     taken := over and b.upto::text = now_at::text;
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,

@@ -42,6 +42,8 @@ CREATE TYPE postrider.claimed AS (
 	subscription bigint,
 	event_id uuid,
 	event_type text,
+	event_version smallint,
+	event_traceparent text,
 	event_owner text,
 	event_subject text,
 	event_cause uuid,
@@ -54,6 +56,17 @@ CREATE TYPE postrider.claimed AS (
 	order_key text,
 	limit_key text,
 	more boolean
+);
+
+
+--
+-- Name: fanout; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.fanout AS (
+	state text,
+	jobs bigint[],
+	aside text[]
 );
 
 
@@ -71,6 +84,19 @@ CREATE TYPE postrider.log_position AS (
 
 
 --
+-- Name: pass; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.pass AS (
+	most integer,
+	elsewhere boolean,
+	careful boolean,
+	below boolean,
+	refused json
+);
+
+
+--
 -- Name: relayed; Type: TYPE; Schema: postrider; Owner: -
 --
 
@@ -82,7 +108,52 @@ CREATE TYPE postrider.relayed AS (
 	open_writers boolean,
 	why text,
 	matched json,
-	starting boolean
+	starting boolean,
+	aside integer,
+	retry_in_ms bigint
+);
+
+
+--
+-- Name: slice; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.slice AS (
+	seqs bigint[],
+	types text[],
+	owners text[],
+	digests bytea[]
+);
+
+
+--
+-- Name: table_key; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.table_key AS (
+	columns text[],
+	equals text[]
+);
+
+
+--
+-- Name: verified; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.verified AS (
+	first_no bigint,
+	last_no bigint,
+	cuts bigint,
+	committed bigint,
+	fanned_out bigint,
+	jobs bigint,
+	missing bigint,
+	twice bigint,
+	broken bigint,
+	altered bigint,
+	unchecked_events bigint,
+	unchecked_jobs bigint,
+	findings text[]
 );
 
 
@@ -101,6 +172,47 @@ CREATE TYPE postrider.waiting AS (
 	flags smallint,
 	order_key text,
 	why smallint
+);
+
+
+SET default_tablespace = '';
+
+SET default_table_access_method = heap;
+
+--
+-- Name: watch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.watch (
+    name text NOT NULL COLLATE pg_catalog."C",
+    relation text NOT NULL,
+    relid oid NOT NULL,
+    key_columns text[] NOT NULL,
+    columns text[],
+    operations text[] NOT NULL,
+    types json NOT NULL,
+    condition text,
+    subject text,
+    data text,
+    owner text,
+    declared_by text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+
+--
+-- Name: watch_plan; Type: TYPE; Schema: postrider; Owner: -
+--
+
+CREATE TYPE postrider.watch_plan AS (
+	state text,
+	wanted postrider.watch,
+	probe text,
+	table_owner text,
+	queries text[],
+	statements text[]
 );
 
 
@@ -143,6 +255,57 @@ begin
      where x.queue = act_on_lane.queue and x.key = of_key;
     perform postrider.settle_lanes(queue, array[of_key]);
     return 'done';
+end $$;
+
+
+--
+-- Name: advance_drawn(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.advance_drawn() RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    x record;
+    drawn bigint;
+    behind boolean := false;
+begin
+    for x in
+        select * from (values
+            ('event_epoch', 'select max(seq) >> 46 from postrider.event', false),
+            ('event_number', 'select max(seq & 70368744177663) from (select seq from postrider.event order by seq desc limit 10000) e', true),
+            ('job_epoch', 'select max(id) >> 46 from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+               select id from postrider.job j where j.class = k.class order by j.id desc limit 1) j', false),
+            ('job_number', 'select max((id >> 2) & 17592186044415) from (
+               select j.id from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+                   select id from postrider.job j where j.class = k.class order by j.id desc limit 10000) j
+               union all select pos from postrider.ready union all select pos from postrider.parked) j', true),
+            -- worth something only together with its worker: the newest tell enough
+            ('lease_id', 'select max(lease) from (select id as lease from postrider.lease union all
+               select d.lease from (values (1::smallint), (2::smallint), (3::smallint)) k (class) cross join lateral (
+                   select lease from postrider.done d where d.class = k.class order by d.id desc limit 10000) d) l', true)) s (name, of, margin)
+        union all
+        select 'endpoint_id', 'select max(id) from postrider.endpoint', true where to_regclass('postrider.endpoint') is not null
+        union all
+        select c.relname, format('select max(%I) from %s', a.attname, d.refobjid::regclass), true
+          from pg_depend d
+          join pg_class c on c.oid = d.objid and c.relkind = 'S' and c.relnamespace = 'postrider'::regnamespace
+          join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+         where d.classid = 'pg_class'::regclass and d.deptype in ('i', 'a')
+    loop
+        execute x.of into drawn;
+        if drawn > coalesce(pg_sequence_last_value(format('postrider.%I', x.name)::regclass), 0) then
+            behind := true;
+            -- numbers that were drawn and left no row may have been told to somebody
+            perform setval(format('postrider.%I', x.name)::regclass, drawn + case when x.margin then 10000 else 0 end);
+        end if;
+    end loop;
+    if behind then
+        perform postrider.make_partitions(p.name) from postrider.partitioned p;
+    end if;
+    return behind;
 end $$;
 
 
@@ -240,6 +403,8 @@ begin
         select x.* from postrider.alerts_of_jobs() x
         union all
         select x.* from postrider.alerts_of_keeping() x
+        union all
+        select x.* from postrider.alerts_of_relay() x
         union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
@@ -346,6 +511,41 @@ end $$;
 
 
 --
+-- Name: alerts_of_relay(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_relay() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+begin
+    return query
+    select 'poison', case when bool_or(p.retry_at is null) then 'critical' else 'warning' end, 'subscription ' || coalesce(min(s.name), p.subscription::text),
+           min(p.since), format('%s events could not become jobs of subscription %s and were set aside: %s', count(*),
+           coalesce(min(s.name), p.subscription::text), max(p.error)),
+           'mend what the error says, then postrider.requeue(); or let go of them with postrider.drop_poison(reason)'
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.ended_at is null group by p.subscription;
+    return query
+    select 'rebased', 'warning', 'epoch ' || l.no, l.started_at, format('the log began epoch %s at %s: %s; %s events that it had not relayed were turned into jobs',
+           l.no, postrider.said(l.started_at), l.note, (select count(*) from postrider.rebased r where r.epoch = l.no)),
+           'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
+      from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
+    return query
+    select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
+           format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
+           'postrider.resume_outbound() lets it go on'
+      from postrider.instance i where i.outbound_paused_at is not null;
+    return query
+    select 'outbound_held', 'critical', 'instance ' || s.name, s.seen_at,
+           format('application %s is configured for instance %s and this database is %s: it holds its outbound work', s.app, s.name, i.name),
+           'give it the database that it is meant for; or, if this copy is to be one of its own, postrider.name_instance(name)'
+      from postrider.stranger s cross join postrider.instance i;
+end $$;
+
+
+--
 -- Name: alerts_of_server(interval); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -381,9 +581,160 @@ begin
 end $$;
 
 
-SET default_tablespace = '';
+--
+-- Name: cut; Type: TABLE; Schema: postrider; Owner: -
+--
 
-SET default_table_access_method = heap;
+CREATE TABLE postrider.cut (
+    no bigint NOT NULL,
+    from_no bigint NOT NULL,
+    epoch integer NOT NULL,
+    hi pg_snapshot NOT NULL,
+    lo pg_snapshot,
+    r_first bigint,
+    r_last bigint,
+    more boolean NOT NULL,
+    at timestamp with time zone NOT NULL,
+    n integer NOT NULL,
+    jobs integer NOT NULL,
+    aside integer NOT NULL,
+    elsewhere boolean NOT NULL,
+    events_total bigint NOT NULL,
+    jobs_total bigint NOT NULL,
+    first_seq bigint,
+    last_seq bigint,
+    first_job bigint,
+    last_job bigint,
+    digest bytea,
+    joined bytea,
+    hash bytea NOT NULL,
+    CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
+);
+
+
+--
+-- Name: append_cut(postrider.cut, postrider.cut, postrider.slice, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    n int := coalesce(cardinality(s.seqs), 0);
+    over boolean := n > how.most;
+    made record;
+begin
+    if over then
+        n := how.most;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    end if;
+    new.no := last.no + 1;
+    new.from_no := new.no;
+    new.epoch := (select max(l.no) from postrider.log_epoch l);
+    -- not before the last row's, so that delayed jobs keep their order
+    new.at := greatest(clock_timestamp(), last.at);
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := how.elsewhere;
+    new.first_job := postrider.job_position();
+    if n > 0 and how.elsewhere then
+        answer.matched := postrider.tell_matched(new.at, s.seqs, s.types, s.owners);
+        if how.refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(new.no, answer.matched, how.refused) x;
+        end if;
+        new.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif n > 0 and (how.careful or how.below) then
+        select * into made from postrider.make_each(new.no, new.at, s, how.below);
+        new.jobs := made.jobs;
+        new.aside := made.aside;
+        -- so much was too much: the slice ends earlier
+        over := over or made.upto < n;
+        n := made.upto;
+        s := row (s.seqs[1:n], s.types[1:n], s.owners[1:n], s.digests[1:n]);
+    elsif n > 0 then
+        new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
+    end if;
+    new.last_job := postrider.job_position() | 3;
+    new.more := false;
+    if how.below then
+        new.lo := null;
+        update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
+    elsif not over then
+        new.lo := null;
+    else
+        new.more := true;
+        new.r_first := last.r_first;
+        new.r_last := last.r_last;
+        if not last.more then
+            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
+             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
+               and pg_visible_in_snapshot(xid, new.hi);
+        end if;
+    end if;
+    new.n := n;
+    new.first_seq := s.seqs[1];
+    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    new.events_total := last.events_total + n;
+    new.jobs_total := last.jobs_total + new.jobs;
+    if n > 0 then
+        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
+    end if;
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
+    insert into postrider.cut select new.*;
+    if new.jobs > 0 and not how.elsewhere then
+        perform postrider.wake('postrider_job');
+    end if;
+    answer.no := new.no;
+    answer.n := n;
+    answer.jobs := new.jobs;
+    answer.aside := new.aside;
+    -- there may be more from below the floor: the next pass looks
+    answer.more := over or how.below;
+    answer.why := 'done';
+    return answer;
+end $$;
+
+
+--
+-- Name: array_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    v jsonb;
+    n int := 0;
+begin
+    if jsonb_array_length(value) < coalesce((schema -> 'minItems')::int, 0) then
+        return at || ' has fewer items than ' || (schema ->> 'minItems');
+    elsif jsonb_array_length(value) > (schema -> 'maxItems')::int then
+        return at || ' has more items than ' || (schema ->> 'maxItems');
+    elsif schema -> 'uniqueItems' = 'true' and
+          (select count(*) <> count(distinct e) from jsonb_array_elements(value) e) then
+        return at || ' has an item twice';
+    end if;
+    if schema ? 'items' then
+        for v in select e from jsonb_array_elements(value) e loop
+            problem := postrider.schema_error(schema -> 'items', v, at || '/' || n);
+            if problem is not null then
+                return problem;
+            end if;
+            n := n + 1;
+        end loop;
+    end if;
+    return null;
+end $$;
+
 
 --
 -- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
@@ -420,6 +771,66 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN CASE WHEN ((filter ->> 'subscription'::text) IS NOT NULL) THEN COALESCE((SELECT s.id FROM postrider.subscription s WHERE (s.name = (asked_subscription.filter ->> 'subscription'::text))), (0)::bigint) ELSE NULL::bigint END;
+
+
+--
+-- Name: await_fanout(uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.await_fanout(event uuid) RETURNS postrider.fanout
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    v record;
+    c postrider.cut;
+    told postrider.fanout;
+    low bigint;
+    high bigint;
+    middle bigint;
+begin
+    told := row ('unknown', '{}', '{}');
+    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    if not found then
+        return told;
+    end if;
+    told.state := 'waiting';
+    if not postrider.is_relayed(v.seq, v.xid) then
+        return told;
+    end if;
+    told.state := 'done';
+    select array_agg(coalesce(s.name, p.subscription::text) order by s.name) into told.aside
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.event_seq = v.seq and p.ended_at is null;
+    -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
+    select max(l.no) into c.epoch from postrider.log_epoch l where l.floor_seq < v.seq;
+    select min(x.no), max(x.no) into low, high from postrider.cut x where x.epoch = c.epoch;
+    while low < high loop
+        select max(x.no) into middle from postrider.cut x where x.no <= (low + high) / 2;
+        select * into c from postrider.cut x where x.no = middle;
+        if pg_visible_in_snapshot(v.xid, coalesce(c.lo, c.hi)) or c.more and v.seq <= c.last_seq and pg_visible_in_snapshot(v.xid, c.hi) then
+            high := middle;
+        else
+            select min(x.no) into low from postrider.cut x where x.no > middle;
+        end if;
+    end loop;
+    select * into c from postrider.cut x
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+    if c.elsewhere then
+        told.state := 'elsewhere';
+        return told;
+    end if;
+    select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
+      from (select c.first_job as first, c.last_job as last
+            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
+     cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
+    told.aside := coalesce(told.aside, '{}');
+    return told;
+end $$;
 
 
 --
@@ -547,6 +958,23 @@ begin
     return query select r, 'requested', 'running' from unnest(rest) r;
     perform postrider.settle_unique(ended);
 end $$;
+
+
+--
+-- Name: cause_of(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cause_of(said text) RETURNS uuid
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if said !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
+        perform postrider.refuse('PR005', 'cause', format('%L, set as postrider.cause, is not the id of an event', left(said, 80)),
+            'set it to an id that postrider.record answered, or to nothing');
+    end if;
+    return said::uuid;
+end $_$;
 
 
 --
@@ -720,6 +1148,71 @@ begin
                 'send both halves, or the character itself');
         end if;
     end if;
+end $$;
+
+
+--
+-- Name: check_event(text, text, json, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    t record;
+    compiled jsonb;
+begin
+    select e.subject, e.subject_fits, e.validation, e.version into t from postrider.event_type e where e.name = check_event.type;
+    if subject !~ t.subject_fits then
+        perform postrider.refuse('PR008', 'subject',
+            format('%L does not fit %s, the form of the subjects of %s', left(subject, 80), t.subject, type),
+            'a name in braces stands for one or more characters other than a slash');
+    end if;
+    if version is null then
+        version := t.version;
+        if version is null or t.validation = 'off' then
+            return;
+        end if;
+    end if;
+    -- out of its row as it is, or each look into it would unpack it again
+    select v.compiled || case when jsonb_typeof(v.compiled) = 'object' then '{}'::jsonb end into compiled
+      from postrider.type_version v where v.type = check_event.type and v.version = check_event.version;
+    if not found then
+        perform postrider.refuse('PR005', 'version', format('%s has no version %s', type, version),
+            'declare it first, or leave the version out for the newest');
+    end if;
+    if t.validation = 'off' then
+        return;
+    end if;
+    mismatch := postrider.schema_error(compiled, data::jsonb);
+    if mismatch is not null then
+        mismatch := left(regexp_replace(mismatch, '^ ', 'it '), 500);
+        if t.validation = 'enforce' then
+            perform postrider.refuse('PR008', 'data', format('%s (%s, version %s)', mismatch, type, version),
+                'send what the schema of the type says, or declare a new version of it');
+        end if;
+    end if;
+end $$;
+
+
+--
+-- Name: check_instance(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_instance(name text, app text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('instance', check_instance.name, true);
+    update postrider.instance i set name = check_instance.name where i.name = '';
+    if exists (select from postrider.instance i where i.name = check_instance.name) then
+        return false;
+    end if;
+    insert into postrider.stranger as s (name, app) values (check_instance.name, check_instance.app)
+    on conflict on constraint stranger_pkey do update set seen_at = excluded.seen_at;
+    return true;
 end $$;
 
 
@@ -945,6 +1438,24 @@ end $_$;
 
 
 --
+-- Name: check_same(uuid, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_same(known_id uuid, type text, subject text, data json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if exists (select from postrider.event e where e.seq = postrider.event_seq(known_id)
+                  and (e.type, e.subject, e.data::text) is distinct from (check_same.type, check_same.subject, check_same.data::text))
+    then
+        perform postrider.refuse('PR006', 'idempotency_key', format('the key was used for another event, %s', known_id),
+            'use a key for one event only, and send that one unchanged');
+    end if;
+end $$;
+
+
+--
 -- Name: check_start(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -978,6 +1489,175 @@ end $_$;
 
 
 --
+-- Name: check_subscribed(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_subscribed(subscription text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if subscription is not null and not exists (select from postrider.subscription s where s.name = check_subscribed.subscription) then
+        perform postrider.refuse('PR004', 'subscription', format('%L was never declared', left(subscription, 80)),
+            'use the name of a subscription, or null for all of them');
+    end if;
+end $$;
+
+
+--
+-- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_type(said json, exposure text, validation text, subject text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    stray text;
+begin
+    select k into stray from json_object_keys(said) k
+     where k not in ('name', 'description', 'exposure', 'subject', 'validation', 'versions', 'deprecated') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an option of a type',
+            'use name, description, exposure, subject, validation, versions, deprecated');
+    elsif exposure not in ('internal', 'public') then
+        perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', exposure), 'use internal or public');
+    elsif validation not in ('off', 'warn', 'enforce') then
+        perform postrider.refuse('PR005', 'validation', format('%L is not a validation', validation), 'use off, warn or enforce');
+    end if;
+    perform postrider.subject_regex(subject);
+    if coalesce(json_typeof(said -> 'versions'), 'null') not in ('array', 'null') then
+        perform postrider.refuse('PR005', 'versions', 'it is not an array', 'give an array of {version, schema, example}');
+    elsif json_typeof(said -> 'versions') = 'array' then
+        perform postrider.check_version(said ->> 'name', v) from json_array_elements(said -> 'versions') v;
+        if (select count(*) <> count(distinct v ->> 'version') from json_array_elements(said -> 'versions') v) then
+            perform postrider.refuse('PR006', 'versions', format('%s has a version twice', said ->> 'name'), 'declare it once');
+        end if;
+    end if;
+    if coalesce(json_typeof(said -> 'deprecated'), 'null') not in ('object', 'null') then
+        perform postrider.refuse('PR005', 'deprecated', 'it is not an object', 'give {on, note, replaced_by}');
+    elsif json_typeof(said -> 'deprecated') = 'object' then
+        select k into stray from json_object_keys(said -> 'deprecated') k where k not in ('on', 'note', 'replaced_by') limit 1;
+        if found or coalesce(said -> 'deprecated' ->> 'on', '') !~ '^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$' then
+            perform postrider.refuse('PR005', 'deprecated', 'it does not say since when',
+                'give {on: "2026-01-31", note, replaced_by}, the first of them at least');
+        end if;
+    end if;
+end $_$;
+
+
+--
+-- Name: check_version(text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_version(type text, said json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    stray text;
+begin
+    if json_typeof(said) <> 'object' then
+        perform postrider.refuse('PR005', 'versions', format('a version of %s is not an object', type), 'give {version, schema, example}');
+    end if;
+    select k into stray from json_object_keys(said) k where k not in ('version', 'schema', 'example', 'breaking') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an option of a version', 'use version, schema, example, breaking');
+    elsif coalesce(said ->> 'version', '') !~ '^[1-9][0-9]{0,4}$' or length(said ->> 'version') = 5 and said ->> 'version' > '32767' then
+        perform postrider.refuse('PR005', 'version', format('%s has a version that is no number of one', type), 'use 1 to 32767');
+    elsif coalesce(said ->> 'breaking', 'true') not in ('true', 'false') then
+        perform postrider.refuse('PR005', 'breaking', 'it is neither true nor false', 'use true or false');
+    elsif said -> 'schema' is null or said -> 'example' is null then
+        perform postrider.refuse('PR005', case when said -> 'schema' is null then 'schema' else 'example' end,
+            format('version %s of %s has none', said ->> 'version', type), 'give a schema, and an example that fits it');
+    end if;
+    perform postrider.check_json('schema', said -> 'schema');
+    perform postrider.check_json('example', said -> 'example');
+    if octet_length(said ->> 'schema') > 65536 then
+        perform postrider.refuse('PR002', 'schema', format('it has %s bytes, the limit is 65536', octet_length(said ->> 'schema')),
+            'describe less: an event is thin');
+    end if;
+end $_$;
+
+
+--
+-- Name: check_watched(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_watched(relation oid) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    c pg_class;
+begin
+    select * into c from pg_class p where p.oid = check_watched.relation;
+    if c.oid is null then
+        perform postrider.refuse('PR005', 'relation', 'there is no such table', 'create the table first, and name it with its schema');
+    elsif c.relkind not in ('r', 'p') or c.relpersistence = 't' or c.relnamespace::regnamespace::text in ('pg_catalog', 'information_schema') then
+        perform postrider.refuse('PR005', 'relation', format('%s is not a table that lasts', c.oid::regclass),
+            'watch a table; of a view, watch the tables under it');
+    elsif c.relnamespace = 'postrider'::regnamespace then
+        perform postrider.refuse('PR005', 'relation', format('%s belongs to Postrider', c.oid::regclass), 'watch a table of your own');
+    elsif c.relispartition then
+        perform postrider.refuse('PR005', 'relation', format('%s is a partition', c.oid::regclass),
+            format('watch the table that it is a partition of, %s', pg_partition_root(c.oid)));
+    elsif (postrider.watch_key(c.oid)).columns is null then
+        perform postrider.refuse('PR005', 'relation', format('%s has no primary key', c.oid::regclass),
+            format('give it one, such as: alter table %s add primary key (id)', c.oid::regclass));
+    elsif not has_schema_privilege(c.relowner, c.relnamespace, 'create') then
+        perform postrider.refuse('PR005', 'relation',
+            format('%s, who owns %s, may not create a function in its schema', c.relowner::regrole, c.oid::regclass),
+            format('grant create on schema %s to %s', c.relnamespace::regnamespace, c.relowner::regrole));
+    elsif not has_schema_privilege(c.relowner, 'postrider', 'usage')
+        or not has_function_privilege(c.relowner, 'postrider.record_rows(text[], text[], text[], json[], json[], boolean)', 'execute')
+    then
+        perform postrider.refuse('PR005', 'relation',
+            format('%s, who owns %s, may not record events', c.relowner::regrole, c.oid::regclass),
+            format('grant usage on schema postrider to %1$s; grant execute on function postrider.record_rows to %1$s', c.relowner::regrole));
+    end if;
+end $_$;
+
+
+--
+-- Name: check_watches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_watches() RETURNS TABLE(watch text, relation text, severity text, problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    c pg_class;
+    label text;
+begin
+    for w in select * from postrider.watch v order by v.name loop
+        watch := w.name;
+        relation := w.relation;
+        label := postrider.watch_label(w.name);
+        severity := 'critical';
+        select * into c from pg_class v where v.oid = coalesce(to_regclass(w.relation), w.relid);
+        if c.oid is null then
+            return query select watch, relation, severity, 'gone', 'the table is not there any more',
+                format('end the watch: postrider.unwatch(%L)', w.name);
+            continue;
+        end if;
+        w.relid := c.oid;
+        return query select watch, relation, f.severity, f.problem, f.says, f.remedy from postrider.watch_faults(w, c, label) f;
+        return query select watch, relation, 'hole', f.problem, f.says, f.remedy from postrider.watch_holes(c) f;
+    end loop;
+    return query
+        select ''::text, t.tgrelid::regclass::text, 'warning', 'orphan', format('trigger %I belongs to no watch', t.tgname),
+               format('drop trigger %I on %s', t.tgname, t.tgrelid::regclass)
+          from pg_trigger t join pg_proc f on f.oid = t.tgfoid
+         where f.proname like 'postrider\_watch\_%' and not exists (
+               select from postrider.watch v where postrider.watch_label(v.name) = f.proname
+                  and t.tgrelid = coalesce(to_regclass(v.relation), v.relid));
+end $$;
+
+
+--
 -- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -998,6 +1678,9 @@ declare
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform postrider.check_isolation();
+    end if;
+    if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
+        claim.kinds := postrider.without_held(claim.kinds);
     end if;
     if exists (
         select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
@@ -1093,14 +1776,14 @@ begin
          group by b.lease
     )
     select b.lease, k.id, k.attempt, k.kind, claim.queue, k.priority, k.share, k.pos, k.max_attempts, k.owner, k.created_at,
-           k.args, k.subscription, e.id, e.type, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
+           k.args, k.subscription, e.id, e.type, e.version, e.traceparent, e.owner, e.subject, e.cause, e.occurred_at, e.recorded_at, e.data, clock_timestamp(),
            k.due_at, k.retry, k.order_key, k.limit_key, moved or exists (select from parked)
       from known k
       join batches b on b.batch = k.batch
       left join postrider.event e on e.seq = k.event_seq
      where k.verdict = 'mine'
     union all
-    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+    select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
            null, null, null, null, null, null, null, true
      where (moved or exists (select from parked)) and not exists (select from batches);
 end $$;
@@ -1194,6 +1877,113 @@ end $$;
 
 
 --
+-- Name: compile_keyword(text, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_keyword(k text, v jsonb, at text) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made text;
+    kind text := jsonb_typeof(v);
+begin
+    if k = 'type' then
+        if kind = 'string' then
+            v := jsonb_build_array(v);
+        end if;
+        if jsonb_typeof(v) <> 'array' or v = '[]'
+           or not v <@ '["object", "array", "string", "number", "integer", "boolean", "null"]' then
+            perform postrider.refuse_schema(at, 'is not a type',
+                'use object, array, string, number, integer, boolean, null, or some of them in an array');
+        end if;
+    elsif k = 'enum' then
+        if kind <> 'array' or v = '[]' then
+            perform postrider.refuse_schema(at, 'is not a list of values', 'give an array of at least one');
+        end if;
+    elsif k = 'required' then
+        if kind <> 'array' or exists (select from jsonb_array_elements(v) e where jsonb_typeof(e) <> 'string') then
+            perform postrider.refuse_schema(at, 'is not a list of names', 'give an array of strings');
+        end if;
+    elsif k in ('minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf') then
+        if kind <> 'number' or k = 'multipleOf' and v <= '0' then
+            perform postrider.refuse_schema(at, 'is not a number that it can be', 'give a number, for multipleOf one above 0');
+        end if;
+    elsif k in ('minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties') then
+        if kind <> 'number' or v < '0' or v > '1000000000' then
+            perform postrider.refuse_schema(at, 'is not a count', 'give an integer from 0 to 1000000000');
+        elsif v::numeric % 1 <> 0 then
+            perform postrider.refuse_schema(at, 'is not a count', 'give an integer from 0 to 1000000000');
+        end if;
+    elsif k = 'uniqueItems' then
+        if kind <> 'boolean' then
+            perform postrider.refuse_schema(at, 'is neither true nor false', 'give true or false');
+        end if;
+    elsif k = 'pattern' then
+        made := case when kind = 'string' then postrider.schema_pattern(v #>> '{}') end;
+        if made is null then
+            perform postrider.refuse_schema(at, 'is not a pattern that can be checked',
+                'use literals, ., classes, \d, \w, groups, |, ^, $, *, +, ? and {m,n} up to 255, all bounds multiplied up to 10000');
+        end if;
+        v := to_jsonb(made);
+    elsif k <> 'const' then
+        perform postrider.refuse_schema(at, 'is a keyword that is not supported', 'leave it out: what is not checked must not look as if it were');
+    end if;
+    return v;
+end $_$;
+
+
+--
+-- Name: compile_parts(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    made jsonb;
+begin
+    if jsonb_typeof(parts) = 'array' then
+        select jsonb_agg(postrider.compile_schema(root, p, at || '/' || (n - 1), seen, level + 1) order by n) into made
+          from jsonb_array_elements(parts) with ordinality u (p, n);
+    elsif jsonb_typeof(parts) = 'object' then
+        select coalesce(jsonb_object_agg(p.key,
+                   postrider.compile_schema(root, p.value, at || '/' || replace(replace(p.key, '~', '~0'), '/', '~1'), seen, level + 1)), '{}')
+          into made from jsonb_each(parts) p;
+    else
+        perform postrider.refuse_schema(at, 'holds no schemas', 'give an object of them');
+    end if;
+    return made;
+end $$;
+
+
+--
+-- Name: compile_reference(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    name text := reference #>> '{}';
+    made jsonb;
+begin
+    if jsonb_typeof(reference) <> 'string' or name !~ '^#/\$defs/[A-Za-z0-9_.-]+$' or root -> '$defs' -> substr(name, 9) is null then
+        perform postrider.refuse_schema(at, 'leads nowhere', 'refer to a part of this schema: #/$defs/name');
+    elsif name = any (seen) then
+        perform postrider.refuse_schema(at, 'leads back to itself', 'data of an event has an end: write the levels out that it may have');
+    end if;
+    made := postrider.compile_schema(root, root -> '$defs' -> substr(name, 9), name, seen || name, level + 1);
+    if octet_length(made::text) > 131072 then
+        perform postrider.refuse_schema(at, 'becomes larger than 131072 bytes where it is put in', 'refer to it less often');
+    end if;
+    return made;
+end $_$;
+
+
+--
 -- Name: compile_routes(bigint[], text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1219,6 +2009,58 @@ begin
        and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
      where s.removed_at is null;
 end $$;
+
+
+--
+-- Name: compile_schema(jsonb, jsonb, text, text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at text DEFAULT '#'::text, seen text[] DEFAULT '{}'::text[], level integer DEFAULT 0) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made jsonb := '{}';
+    aim jsonb;
+    k text;
+    v jsonb;
+begin
+    if jsonb_typeof(schema) = 'boolean' then
+        return schema;
+    elsif jsonb_typeof(schema) <> 'object' then
+        perform postrider.refuse_schema(at, 'is not a schema', 'give an object, or true or false');
+    elsif level > 32 then
+        perform postrider.refuse_schema(at, 'is nested deeper than 32 levels', 'flatten it');
+    end if;
+    for k, v in select e.key, e.value from jsonb_each(schema) e loop
+        if k in ('title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment', 'format')
+           or at = '#' and k = '$id' then
+            continue;
+        elsif at = '#' and k = '$schema' then
+            if v <> '"https://json-schema.org/draft/2020-12/schema"' then
+                perform postrider.refuse_schema('#/$schema', 'is another dialect', 'use https://json-schema.org/draft/2020-12/schema');
+            end if;
+        elsif at = '#' and k = '$defs' then
+            perform postrider.compile_parts(root, v, '#/$defs', array['#'], level);
+        elsif k = '$ref' then
+            aim := postrider.compile_reference(root, v, at || '/$ref', seen, level);
+        elsif k in ('additionalProperties', 'items', 'not') then
+            made := made || jsonb_build_object(k, postrider.compile_schema(root, v, at || '/' || k, seen, level + 1));
+        elsif k = 'properties' or k in ('allOf', 'anyOf', 'oneOf') then
+            if jsonb_typeof(v) <> (case k when 'properties' then 'object' else 'array' end) or v = '[]' then
+                perform postrider.refuse_schema(at || '/' || k, 'holds no schemas', 'properties is an object, the others an array of at least one');
+            end if;
+            made := made || jsonb_build_object(k, postrider.compile_parts(root, v, at || '/' || k, seen, level));
+        else
+            made := made || jsonb_build_object(k, postrider.compile_keyword(k, v, at || '/' || k));
+        end if;
+    end loop;
+    if aim is not null then
+        made := case when made = '{}' then aim
+                     else made || jsonb_build_object('allOf', coalesce(made -> 'allOf', '[]') || jsonb_build_array(aim)) end;
+    end if;
+    return made;
+end $_$;
 
 
 --
@@ -1276,38 +2118,13 @@ end $$;
 
 
 --
--- Name: cut; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.cut (
-    no bigint NOT NULL,
-    epoch integer NOT NULL,
-    hi pg_snapshot NOT NULL,
-    lo pg_snapshot,
-    r_first bigint,
-    r_last bigint,
-    more boolean NOT NULL,
-    at timestamp with time zone NOT NULL,
-    n integer NOT NULL,
-    jobs integer NOT NULL,
-    events_total bigint NOT NULL,
-    jobs_total bigint NOT NULL,
-    first_seq bigint,
-    last_seq bigint,
-    x bigint,
-    hash bytea NOT NULL,
-    CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
-);
-
-
---
 -- Name: cut_hash(bytea, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
 CREATE FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, (c).x), 'UTF8'::name));
+    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text)), 'UTF8'::name));
 
 
 --
@@ -1344,35 +2161,12 @@ declare
     -- the library declares kinds of its own components, whose names are reserved
     own boolean := coalesce((declarations ->> 'own')::boolean, false);
     x record;
-    t postrider.event_type;
     k postrider.kind;
-    new_types text[] := '{}';
+    new_types text[];
     new_kinds text[] := '{}';
 begin
     perform postrider.lock_declarations();
-    for x in select j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
-                    coalesce(j ->> 'exposure', 'internal') as exposure
-               from json_array_elements(coalesce(declarations -> 'types', '[]')) j
-    loop
-        perform postrider.check_name('type', x.name, own);
-        if x.exposure not in ('internal', 'public') then
-            perform postrider.refuse('PR005', 'exposure', format('%L is not an exposure', x.exposure), 'use internal or public');
-        end if;
-        select * into t from postrider.event_type e where e.name = x.name;
-        if postrider.declaration_wins('type', x.name, gen, t.generation,
-            (t.description, t.exposure) is not distinct from (x.description, x.exposure))
-        then
-            insert into postrider.event_type as e (name, description, exposure, declared_by, generation)
-            values (x.name, x.description, x.exposure, app, gen)
-            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
-                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
-            if t.name is null or t.exposure <> x.exposure then
-                new_types := new_types || x.name;
-            end if;
-        else
-            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
-        end if;
-    end loop;
+    new_types := postrider.declare_types(coalesce(declarations -> 'types', '[]'), app, gen, own);
 
     for x in select j ->> 'name' as name, coalesce(j ->> 'queue', 'default') as queue,
                     coalesce((j ->> 'priority')::smallint, 2::smallint) as priority,
@@ -1550,6 +2344,123 @@ end $$;
 
 
 --
+-- Name: declare_types(json, text, bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_types(types json, app text, gen bigint, own boolean) RETURNS text[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    x record;
+    t postrider.event_type;
+    numbers int[];
+    routed text[] := '{}';
+begin
+    for x in select j as said, j ->> 'name' as name, coalesce(j ->> 'description', '') as description,
+                    coalesce(j ->> 'exposure', 'internal') as exposure, j ->> 'subject' as subject,
+                    coalesce(j ->> 'validation', 'off') as validation,
+                    case when json_typeof(j -> 'versions') = 'array' then j -> 'versions' else '[]' end as versions,
+                    case when json_typeof(j -> 'deprecated') = 'object' then j -> 'deprecated' end as deprecated
+               from json_array_elements(types) j
+    loop
+        perform postrider.check_name('type', x.name, own);
+        perform postrider.check_type(x.said, x.exposure, x.validation, x.subject);
+        select * into t from postrider.event_type e where e.name = x.name;
+        numbers := array(select (v ->> 'version')::int from json_array_elements(x.versions) v order by 1);
+        if postrider.declaration_wins('type', x.name, gen, t.generation,
+            (t.description, t.exposure, t.subject, t.validation, t.versions, t.deprecated_on, t.deprecated_note, t.replaced_by)
+            is not distinct from (x.description, x.exposure, x.subject, x.validation, numbers, (x.deprecated ->> 'on')::date,
+                                  coalesce(x.deprecated ->> 'note', ''), x.deprecated ->> 'replaced_by'))
+        then
+            if x.validation <> 'off' and numbers = '{}' then
+                perform postrider.refuse('PR005', 'validation', format('%s has nothing to validate by', x.name),
+                    'declare a version with a schema, or use off');
+            end if;
+            insert into postrider.event_type as e (name, description, exposure, subject, subject_fits, validation, version, versions,
+                                                   deprecated_on, deprecated_note, replaced_by, declared_by, generation)
+            values (x.name, x.description, x.exposure, x.subject, postrider.subject_regex(x.subject), x.validation,
+                    numbers[cardinality(numbers)], numbers,
+                    (x.deprecated ->> 'on')::date, coalesce(x.deprecated ->> 'note', ''), x.deprecated ->> 'replaced_by', app, gen)
+            on conflict (name) do update set description = excluded.description, exposure = excluded.exposure,
+                subject = excluded.subject, subject_fits = excluded.subject_fits, validation = excluded.validation,
+                version = excluded.version, versions = excluded.versions, deprecated_on = excluded.deprecated_on,
+                deprecated_note = excluded.deprecated_note, replaced_by = excluded.replaced_by,
+                declared_by = excluded.declared_by, generation = excluded.generation, seen_at = clock_timestamp();
+            if t.name is null or t.exposure <> x.exposure then
+                routed := routed || x.name;
+            end if;
+            perform postrider.declare_versions(x.name, x.versions, app);
+        else
+            update postrider.event_type e set seen_at = clock_timestamp() where e.name = x.name;
+            if gen = t.generation then
+                perform postrider.declare_versions(x.name, x.versions, app);
+            end if;
+        end if;
+    end loop;
+    for x in select e.name, e.replaced_by from postrider.event_type e
+              where e.replaced_by is not null and e.name in (select j ->> 'name' from json_array_elements(types) j)
+                and not exists (select from postrider.event_type r where r.name = e.replaced_by and r.name <> e.name)
+    loop
+        perform postrider.refuse('PR004', 'replaced_by', format('%L, for %s, was never declared', x.replaced_by, x.name),
+            'name another type that is declared, or in the same call');
+    end loop;
+    return routed;
+end $$;
+
+
+--
+-- Name: declare_versions(text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_versions(type text, versions json, app text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    x record;
+    v postrider.type_version;
+    made jsonb;
+    problem text;
+begin
+    for x in select (j ->> 'version')::int as version, j -> 'schema' as schema, j -> 'example' as example,
+                    coalesce((j ->> 'breaking')::boolean, false) as breaking
+               from json_array_elements(versions) j order by 1
+    loop
+        select * into v from postrider.type_version o where o.type = declare_versions.type and o.version = x.version;
+        if found then
+            if (v.schema::jsonb, v.example::jsonb) is distinct from (x.schema::jsonb, x.example::jsonb) then
+                perform postrider.refuse('PR006', 'versions', format('version %s of %s is already declared in another way', x.version, type),
+                    'events follow it: declare a new version');
+            end if;
+            continue;
+        end if;
+        made := postrider.compile_schema(x.schema::jsonb, x.schema::jsonb);
+        problem := postrider.schema_error(made, x.example::jsonb);
+        if problem is not null then
+            perform postrider.refuse('PR008', 'example', format('%s (%s, version %s)', regexp_replace(problem, '^ ', 'it '), type, x.version),
+                'give an example that fits the schema');
+        end if;
+        select * into v from postrider.type_version o where o.type = declare_versions.type order by o.version desc limit 1;
+        if v.version > x.version then
+            perform postrider.refuse('PR006', 'versions', format('%s has version %s, and never had version %s', type, v.version, x.version),
+                'give a new version a higher number');
+        elsif found and not x.breaking then
+            problem := postrider.schema_narrowed(v.compiled, made);
+            if problem is not null then
+                perform postrider.refuse('PR006', 'versions',
+                    format('version %s of %s is not compatible with version %s: %s', x.version, type, v.version,
+                        regexp_replace(problem, '^ ', 'it ')),
+                    'keep what was, or say breaking: true');
+            end if;
+        end if;
+        insert into postrider.type_version (type, version, schema, example, breaking, compiled, declared_by)
+        values (declare_versions.type, x.version, x.schema, x.example, x.breaking, made, app);
+    end loop;
+end $$;
+
+
+--
 -- Name: delete(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1620,6 +2531,9 @@ begin
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
+            delete from postrider.poison p where p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46;
+            delete from postrider.rebased r where r.seq >= epoch << 46 and r.seq < (epoch + 1) << 46;
+            delete from postrider.erased x where x.seq >= epoch << 46 and x.seq < (epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
             return json_build_object('span', child, 'again', true);
         exception when lock_not_available then
@@ -1627,6 +2541,31 @@ begin
         end;
     end loop;
     return json_build_object('span', child, 'held', true, 'again', false);
+end $$;
+
+
+--
+-- Name: drop_poison(text, uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_poison(reason text, event uuid DEFAULT NULL::uuid, subscription text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n bigint;
+begin
+    if coalesce(trim(reason), '') = '' then
+        perform postrider.refuse('PR005', 'reason', 'it is empty', 'say why no job is to be made of these events');
+    end if;
+    perform postrider.check_subscribed(drop_poison.subscription);
+    update postrider.poison p set ended_at = clock_timestamp(), ended_as = 'dropped', reason = left(drop_poison.reason, 1000), retry_at = null
+     where p.ended_at is null
+       and (event is null or p.event_seq = postrider.event_seq(event))
+       and (drop_poison.subscription is null
+            or p.subscription = (select s.id from postrider.subscription s where s.name = drop_poison.subscription));
+    get diagnostics n = row_count;
+    return n;
 end $$;
 
 
@@ -1665,6 +2604,66 @@ begin
      where b.subscription = drop_subscription.id and b.over_at is null;
     delete from postrider.route r where r.subscription = drop_subscription.id;
     return true;
+end $$;
+
+
+--
+-- Name: traceparent_dropped; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.traceparent_dropped
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+
+--
+-- Name: dropped_traceparents(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.dropped_traceparents() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN COALESCE(pg_sequence_last_value('postrider.traceparent_dropped'::regclass), (0)::bigint);
+
+
+--
+-- Name: due_elsewhere(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.due_elsewhere() RETURNS json
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    p postrider.poison;
+    e record;
+    told json;
+    job json;
+    jobs json[] := '{}';
+    events json[] := '{}';
+begin
+    perform postrider.check_isolation();
+    if not pg_try_advisory_xact_lock(7305, 1) then
+        return null;
+    end if;
+    for p in select x.* from postrider.poison x
+              where x.ended_at is null and x.retry_at <= clock_timestamp()
+              order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
+    loop
+        select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
+        if job is null then
+            perform postrider.poison_tried(p, false, null, null, null);
+        else
+            jobs := jobs || job;
+            events := events || (told -> 'events' -> 0);
+        end if;
+    end loop;
+    return json_build_object('jobs', array_to_json(jobs), 'events', array_to_json(events));
 end $$;
 
 
@@ -2012,6 +3011,37 @@ end $$;
 
 
 --
+-- Name: erase(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.erase(event uuid, reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    v record;
+begin
+    if coalesce(trim(reason), '') = '' then
+        perform postrider.refuse('PR005', 'reason', 'it is empty', 'say why the data is erased');
+    end if;
+    select e.seq, e.xid, e.data into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event for update;
+    if not found then
+        perform postrider.refuse('PR004', 'event', format('there is no event %s', event), 'look whether its transaction has committed, and how long events are kept');
+    end if;
+    if not postrider.is_relayed(v.seq, v.xid) then
+        perform postrider.refuse('PR005', 'event', 'the relay has not come to it yet', 'try again when it has: see postrider.await_fanout');
+    end if;
+    insert into postrider.erased (seq, data_sha256, reason)
+    values (v.seq, sha256(convert_to(v.data::text, 'UTF8')), left(erase.reason, 1000)) on conflict do nothing;
+    if not found then
+        return false;
+    end if;
+    update postrider.event e set data = '{}' where e.seq = v.seq;
+    return true;
+end $$;
+
+
+--
 -- Name: event_id(timestamp with time zone, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2048,7 +3078,16 @@ CREATE FUNCTION postrider.event_pinned_by(epoch bigint) RETURNS text
 declare
     s record;
     needed boolean;
+    subs text;
 begin
+    -- their jobs are still to be made, if somebody mends what keeps them from it
+    select string_agg(distinct coalesce(b.name, x.subscription::text), ', ') into subs
+      from (select p.subscription from postrider.poison p
+             where p.ended_at is null and p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46 limit 1000) x
+      left join postrider.subscription b on b.id = x.subscription;
+    if subs is not null then
+        return 'events that were set aside for subscription ' || left(subs, 200);
+    end if;
     for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
         if s.kept then
             execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',
@@ -2073,6 +3112,52 @@ CREATE FUNCTION postrider.event_seq(id uuid) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (((('x'::text || "right"(replace((id)::text, '-'::text, ''::text), 16)))::bit(64))::bigint & '4611686018427387903'::bigint);
+
+
+--
+-- Name: events_of_cut(postrider.cut, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
+    floor bigint := (select l.floor_seq from postrider.log_epoch l where l.no = c.epoch);
+    roof bigint := coalesce((select l.floor_seq from postrider.log_epoch l where l.no = c.epoch + 1), 9223372036854775807);
+    after bigint := case when before.more then before.last_seq else floor end;
+    upto bigint := case when c.more then c.last_seq else roof end;
+    sliced boolean := c.more or before.more;
+    r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
+    r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
+begin
+    select count(*), sha256(string_agg(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+      into n, digest
+      from (
+        select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
+         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+        union all
+        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
+         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        union all
+        select v.* from postrider.event v
+         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
+           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
+        union all
+        select v.* from postrider.event v
+         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+           and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
+           and pg_visible_in_snapshot(v.xid, c.hi)) e
+      left join postrider.erased x on x.seq = e.seq
+     -- what an unfinished window of this epoch left is of the epoch that came after
+     where not exists (select from postrider.rebased r where r.seq = e.seq and r.epoch > c.epoch);
+end $$;
 
 
 --
@@ -2185,6 +3270,9 @@ begin
     end if;
     select * into p from postrider.parked x where x.id = j.id;
     if found then
+        if p.key like 'kind:%' and postrider.is_held(j.kind) then
+            return postrider.explain_held();
+        end if;
         return postrider.explain_parked(j, p);
     end if;
     select * into r from postrider.ready x
@@ -2208,6 +3296,29 @@ CREATE FUNCTION postrider.said(at timestamp with time zone) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS"Z"'::text);
+
+
+--
+-- Name: instance; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.instance (
+    one boolean DEFAULT true NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    outbound_paused_at timestamp with time zone,
+    reason text,
+    CONSTRAINT there_is_one_instance CHECK (one)
+);
+
+
+--
+-- Name: explain_held(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.explain_held() RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT format('Outbound work is paused since %s%s: it waits until postrider.resume_outbound(), and spends no attempt.'::text, postrider.said(i.outbound_paused_at), COALESCE(((' ('::text || NULLIF(i.reason, ''::text)) || ')'::text), ''::text)) AS format FROM postrider.instance i);
 
 
 --
@@ -2706,6 +3817,34 @@ end $$;
 
 
 --
+-- Name: first_cut(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.first_cut(epoch integer) RETURNS postrider.cut
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    c postrider.cut;
+begin
+    c.no := 1;
+    c.from_no := 1;
+    c.epoch := first_cut.epoch;
+    c.hi := pg_current_snapshot();
+    c.more := false;
+    c.at := clock_timestamp();
+    c.n := 0;
+    c.jobs := 0;
+    c.aside := 0;
+    c.elsewhere := false;
+    c.events_total := 0;
+    c.jobs_total := 0;
+    c.hash := postrider.cut_hash('\x', c);
+    return c;
+end $$;
+
+
+--
 -- Name: first_of_key(text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2758,6 +3897,38 @@ CREATE FUNCTION postrider.flags_of_waiting(flags smallint) RETURNS smallint
 
 
 --
+-- Name: follow(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.follow(cause uuid, INOUT traceparent text, OUT depth integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    most text := coalesce(current_setting('postrider.depth_max', true), '');
+    before record;
+begin
+    depth := 0;
+    if traceparent <> '' and (traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' or traceparent like 'ff-%'
+                              or substr(traceparent, 4, 32) = repeat('0', 32) or substr(traceparent, 37, 16) = repeat('0', 16))
+    then
+        perform nextval('postrider.traceparent_dropped');
+        traceparent := null;
+    end if;
+    traceparent := nullif(traceparent, '');
+    if cause is not null then
+        select e.depth, e.traceparent into before from postrider.event e where e.seq = postrider.event_seq(follow.cause) and e.id = follow.cause;
+        depth := coalesce(before.depth, 0) + 1;
+        traceparent := coalesce(traceparent, before.traceparent);
+        if depth > (case when most ~ '^[1-9][0-9]{0,3}$' then most::int else 32 end) then
+            perform postrider.refuse('PR009', 'cause', format('the chain of events that caused each other would be %s long', depth),
+                'end the loop: what handles one of them records the next; or raise the limit, the setting postrider.depth_max');
+        end if;
+    end if;
+end $_$;
+
+
+--
 -- Name: forget_leftovers(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2784,6 +3955,47 @@ begin
     delete from postrider.failure f where f.ctid = any (array(
         select o.ctid from postrider.failure o where o.last_at < clock_timestamp() - interval '30 days' limit 10000 for update skip locked));
     delete from postrider.discarded d where d.at < clock_timestamp() - interval '1 day';
+end $$;
+
+
+--
+-- Name: forget_mismatches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_mismatches() RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    first_seq bigint := (select min(e.seq) from postrider.event e);
+    forgotten int;
+begin
+    delete from postrider.type_mismatch m where m.seq = any (array(
+        select o.seq from postrider.type_mismatch o where o.seq < first_seq order by o.seq limit 10000 for update skip locked));
+    get diagnostics forgotten = row_count;
+    return forgotten;
+end $$;
+
+
+--
+-- Name: forget_watch(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.forget_watch(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    table_owner oid := (select c.relowner from pg_class c where c.oid = (postrider.plan_unwatch(name)).relation);
+begin
+    perform postrider.lock_declarations();
+    if cardinality((postrider.plan_unwatch(name)).statements) > 0
+       or not pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user), table_owner, 'usage')
+    then
+        perform postrider.refuse('PR005', 'name', format('the watch %L still stands, or is not yours', name),
+            'end it by postrider.unwatch, as the owner of the table');
+    end if;
+    delete from postrider.watch w where w.name = forget_watch.name;
 end $$;
 
 
@@ -2936,10 +4148,10 @@ end $$;
 
 
 --
--- Name: hand_over(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: hand_over(integer, boolean, boolean, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
+CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT false, careful boolean DEFAULT false, refused json DEFAULT NULL::json) RETURNS postrider.relayed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -2952,8 +4164,10 @@ CREATE FUNCTION postrider.hand_over(most integer, elsewhere boolean DEFAULT fals
 declare
     b postrider.subscription_start;
     last postrider.cut;
+    new postrider.cut;
+    made record;
     now_at postrider.log_position;
-    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true);
+    answer postrider.relayed := row (null, 0, 0, true, false, 'busy', null, true, 0, null);
     seqs bigint[];
     types text[];
     owners text[];
@@ -2984,16 +4198,38 @@ begin
     select max(w.seq), count(*), array_agg(w.seq order by w.seq) filter (where w.wanted), array_agg(w.type order by w.seq) filter (where w.wanted),
            array_agg(w.owner order by w.seq) filter (where w.wanted)
       into last_seen, looked, seqs, types, owners
-      from postrider.walk(b, 2 * most) w;
+      from postrider.walk(b, case when careful then 512 else 2 * most end) w;
+    new := last;
+    new.elsewhere := elsewhere;
+    new.aside := 0;
+    new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
         answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        if refused is not null then
+            select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
+        end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
+    elsif seqs is not null and careful then
+        select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
+                                                    array[b.subscription]);
+        answer.jobs := made.jobs;
+        new.aside := made.aside;
+        if made.upto < cardinality(seqs) then
+            last_seen := seqs[made.upto];
+            looked := greatest(512, 2 * most);
+        end if;
     elsif seqs is not null then
         answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
+    answer.aside := new.aside;
+    if answer.jobs + new.aside > 0 then
+        new.jobs := answer.jobs;
+        new.last_job := postrider.job_position() | 3;
+        perform postrider.note_cut(last, new);
+    end if;
     -- fewer than were asked for: so far the log was walked to its end
-    over := looked < 2 * most;
+    over := looked < (case when careful then 512 else 2 * most end);
     taken := over and b.upto::text = now_at::text;
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
@@ -3144,12 +4380,116 @@ end $$;
 
 
 --
+-- Name: is_among(jsonb, jsonb); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_among(value jsonb, list jsonb) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if jsonb_typeof(value) in ('object', 'array') then
+        return exists (select from jsonb_array_elements(list) e where e = is_among.value);
+    end if;
+    return list @> value;
+end $$;
+
+
+--
 -- Name: is_behind(postrider.log_position, bigint, bigint, xid8, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
 CREATE FUNCTION postrider.is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (((p).epoch IS NOT NULL) AND ((seq <= floor_seq) OR ((seq <= ceiling_seq) AND CASE WHEN (p).more THEN (pg_visible_in_snapshot(xid, (p).lo) OR ((seq <= (p).last_seq) AND pg_visible_in_snapshot(xid, (p).hi))) ELSE pg_visible_in_snapshot(xid, (p).hi) END)));
+
+
+--
+-- Name: is_outbound(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_outbound(kind text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((kind ~~ 'webhook.%'::text) OR (kind ~~ 'http.%'::text));
+
+
+--
+-- Name: is_held(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_held(kind text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (postrider.is_outbound(kind) AND (EXISTS (SELECT FROM postrider.instance i WHERE (i.outbound_paused_at IS NOT NULL))));
+
+
+--
+-- Name: is_of_the_server(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_of_the_server(code text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ("left"(code, 2) = ANY (ARRAY['08'::text, '25'::text, '40'::text, '53'::text, '55'::text, '57'::text, '58'::text]));
+
+
+--
+-- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.log_epoch (
+    no integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    floor_seq bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    note text NOT NULL,
+    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
+    done_at timestamp with time zone
+);
+
+
+--
+-- Name: rebased; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.rebased (
+    seq bigint NOT NULL,
+    epoch integer NOT NULL,
+    cut bigint
+);
+
+
+--
+-- Name: is_relayed(bigint, xid8); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_relayed(seq bigint, xid xid8) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END AS "case" FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
+
+
+--
+-- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+CREATE SEQUENCE postrider.job_epoch
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 65535
+    CACHE 1;
+
+
+--
+-- Name: job_position(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.job_position() RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (COALESCE(pg_sequence_last_value('postrider.job_number'::regclass), (0)::bigint) << 2));
 
 
 --
@@ -3249,6 +4589,29 @@ end $$;
 
 
 --
+-- Name: jobs_of_cut(postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    select count(*) into n
+      from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (c.first_job | 3) and j.id <= c.last_job
+     where j.event_seq is not null and j.subscription is not null
+       and not exists (select from postrider.poison p where p.event_seq = j.event_seq and p.subscription = j.subscription
+                          and j.id > (p.first_job | 3) and j.id <= p.last_job);
+    gone := exists (select from postrider.retired r where r.first <= c.last_job >> 46 and r.until > c.first_job >> 46)
+         or exists (select from postrider.deleted d where d.id > c.first_job and d.id <= c.last_job);
+end $$;
+
+
+--
 -- Name: done; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -3277,6 +4640,74 @@ CREATE FUNCTION postrider.jobs_open(jobs bigint[]) RETURNS bigint[]
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN ARRAY(SELECT i.id FROM unnest(jobs_open.jobs) WITH ORDINALITY i(id, o) WHERE ((EXISTS (SELECT FROM postrider.job j WHERE ((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) AND (NOT (EXISTS (SELECT FROM postrider.done d WHERE ((d.class = ((i.id & (3)::bigint))::smallint) AND (d.id = i.id)))))) ORDER BY i.o);
+
+
+--
+-- Name: join_cuts(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.join_cuts(most integer DEFAULT 5000) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    rows postrider.cut[];
+    whole int := 0;
+    g record;
+    e record;
+    before postrider.cut;
+    c postrider.cut;
+    went int := 0;
+    mark bigint;
+begin
+    select j.no into mark from postrider.joined_cuts j for update;
+    select array_agg(q.x order by (q.x).no) into rows from (
+        select y from postrider.cut y where y.no > mark and y.at < date_trunc('minute', clock_timestamp() - interval '1 hour') order by y.no limit most) q (x);
+    for i in reverse coalesce(cardinality(rows), 0)..1 loop
+        if not (rows[i]).more then
+            whole := i;
+            exit;
+        end if;
+    end loop;
+    -- the last minute may go on behind the rows that were looked at
+    for g in
+        select min(r.o)::int as first, max(r.o)::int as last, sum(r.n)::int as n, sum(r.jobs)::int as jobs, sum(r.aside)::int as aside,
+               min(r.first_seq) as first_seq, max(r.last_seq) as last_seq, min(r.first_job) as first_job, max(r.last_job) as last_job
+          from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
+                  from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
+                          from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+          join postrider.log_epoch l on l.no = r.epoch
+         where r.last_seq > l.floor_seq and r.n > 0
+         group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
+         order by 1
+    loop
+        select * into before from postrider.cut x where x.no < (rows[g.first]).no order by x.no desc limit 1;
+        c := rows[g.last];
+        c.from_no := (rows[g.first]).from_no;
+        c.n := g.n;
+        c.jobs := g.jobs;
+        c.aside := g.aside;
+        c.first_seq := g.first_seq;
+        c.last_seq := g.last_seq;
+        c.first_job := g.first_job;
+        c.last_job := g.last_job;
+        select * into e from postrider.events_of_cut(c, before) x;
+        -- what is not whole stays as it is, for postrider.verify to tell
+        continue when e.n <> g.n or before.more;
+        c.digest := e.digest;
+        c.joined := coalesce(c.joined, c.hash);
+        c.hash := postrider.cut_hash(coalesce(before.joined, before.hash, '\x'), c);
+        delete from postrider.cut x where x.no >= (rows[g.first]).no and x.no <= c.no;
+        insert into postrider.cut select c.*;
+        went := went + g.last - g.first;
+    end loop;
+    if whole > 0 then
+        update postrider.joined_cuts j set no = (rows[whole]).no;
+    end if;
+    return went;
+end $$;
 
 
 --
@@ -3741,6 +5172,61 @@ end $$;
 
 
 --
+-- Name: make_each(bigint, timestamp with time zone, postrider.slice, boolean, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[] DEFAULT NULL::bigint[], OUT jobs integer, OUT aside integer, OUT upto integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    failed int := 0;
+    first_of int[] := array[1];
+    last_of int[] := array[cardinality(s.seqs)];
+    depth int := 1;
+    a int;
+    b int;
+    one record;
+begin
+    jobs := 0;
+    aside := 0;
+    upto := 0;
+    while depth > 0 loop
+        a := first_of[depth];
+        b := last_of[depth];
+        depth := depth - 1;
+        if not below or not exists (select from postrider.rebase_known k where k.event_seq = any (s.seqs[a:b])) then
+            begin
+                jobs := jobs + postrider.fan_out(at, s.seqs[a:b], s.types[a:b], s.owners[a:b], subscriptions);
+                upto := b;
+                continue;
+            exception when others then
+                if postrider.is_of_the_server(sqlstate) then
+                    raise;
+                end if;
+                failed := failed + 1;
+            end;
+        end if;
+        if a = b then
+            select * into one from postrider.make_one(no, at, s.seqs[a], s.types[a], s.owners[a], subscriptions);
+            jobs := jobs + one.jobs;
+            aside := aside + one.aside;
+            failed := failed + one.failed;
+            upto := a;
+            exit when failed > 1000;
+        else
+            -- the left half on top: it comes first
+            first_of[depth + 1] := (a + b) / 2 + 1;
+            last_of[depth + 1] := b;
+            first_of[depth + 2] := a;
+            last_of[depth + 2] := (a + b) / 2;
+            depth := depth + 2;
+        end if;
+    end loop;
+end $$;
+
+
+--
 -- Name: make_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3762,6 +5248,61 @@ begin
     return coalesce(made, '{}');
 exception when lock_not_available then
     return '{}';
+end $$;
+
+
+--
+-- Name: make_one(bigint, timestamp with time zone, bigint, text, text, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    subs bigint[] := array(
+        select r.subscription from postrider.route r
+         where r.type = make_one.type and r.owner = any (array['', make_one.owner])
+           and case when make_one.subscriptions is null then not r.starting else r.subscription = any (make_one.subscriptions) end
+           and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+         order by r.subscription);
+    first_of int[] := array[1];
+    last_of int[] := array[cardinality(subs)];
+    depth int := least(cardinality(subs), 1);
+    a int;
+    b int;
+    code text;
+    error text;
+begin
+    jobs := 0;
+    aside := 0;
+    failed := 0;
+    while depth > 0 loop
+        a := first_of[depth];
+        b := last_of[depth];
+        depth := depth - 1;
+        begin
+            jobs := jobs + postrider.fan_out(at, array[seq], array[type], array[owner], subs[a:b]);
+            continue;
+        exception when others then
+            if postrider.is_of_the_server(sqlstate) then
+                raise;
+            end if;
+            failed := failed + 1;
+            code := sqlstate;
+            error := sqlerrm;
+        end;
+        if a = b then
+            perform postrider.set_aside(seq, subs[a], no, code, error);
+            aside := aside + 1;
+        else
+            first_of[depth + 1] := (a + b) / 2 + 1;
+            last_of[depth + 1] := b;
+            first_of[depth + 2] := a;
+            last_of[depth + 2] := (a + b) / 2;
+            depth := depth + 2;
+        end if;
+    end loop;
 end $$;
 
 
@@ -3837,6 +5378,8 @@ CREATE TABLE postrider.event (
     id uuid NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     occurred_at timestamp with time zone NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
+    version smallint,
     type text NOT NULL COLLATE pg_catalog."C",
     owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     subject text NOT NULL,
@@ -3921,14 +5464,54 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
                              ELSE NULL::jsonb
                          END AS doc
                     FROM postrider.event x
-                   WHERE (x.seq = u.seq)
-                  OFFSET 0) v ON ((( SELECT (EXISTS ( SELECT
+                   WHERE ((x.seq = u.seq) AND ( SELECT (EXISTS ( SELECT
+                                    FROM postrider.route q
+                                   WHERE q.reads)) AS "exists") AND (EXISTS ( SELECT
                             FROM postrider.route q
-                           WHERE q.reads)) AS "exists") AND (EXISTS ( SELECT
-                    FROM postrider.route q
-                   WHERE ((q.type = u.type) AND q.reads))))))
+                           WHERE ((q.type = u.type) AND q.reads))))
+                  OFFSET 0) v ON (true))
           OFFSET 0) e
-      JOIN postrider.route r ON (((r.type = e.type) AND (r.owner = ANY (ARRAY[''::text, e.owner])))))
+      CROSS JOIN LATERAL ( SELECT a.type,
+             a.owner,
+             a.subscription,
+             a.kind,
+             a.queue,
+             a.priority,
+             a.max_attempts,
+             a.class,
+             a.delay_ms,
+             a.limit_key,
+             a.fair,
+             a.predicate,
+             a.order_by,
+             a.order_rule,
+             a.order_name,
+             a.coalescing,
+             a.starting,
+             a.reads
+            FROM postrider.route a
+           WHERE ((a.type = e.type) AND (a.owner = ''::text))
+         UNION ALL
+          SELECT o.type,
+             o.owner,
+             o.subscription,
+             o.kind,
+             o.queue,
+             o.priority,
+             o.max_attempts,
+             o.class,
+             o.delay_ms,
+             o.limit_key,
+             o.fair,
+             o.predicate,
+             o.order_by,
+             o.order_rule,
+             o.order_name,
+             o.coalescing,
+             o.starting,
+             o.reads
+            FROM postrider.route o
+           WHERE ((o.type = e.type) AND (o.owner = e.owner) AND (e.owner <> ''::text))) r)
    WHERE (
          CASE
              WHEN (matches.subscriptions IS NULL) THEN (NOT r.starting)
@@ -3937,6 +5520,153 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
    ORDER BY e.seq, r.subscription
   OFFSET 0;
 END;
+
+
+--
+-- Name: mismatches(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.mismatches(type text, most integer DEFAULT 100) RETURNS TABLE(event uuid, version integer, problem text, recorded_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select e.id, m.version, m.problem, e.recorded_at
+      from postrider.type_mismatch m left join postrider.event e on e.seq = m.seq
+     where m.type = mismatches.type order by m.seq desc limit most
+$$;
+
+
+--
+-- Name: name_distance(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.name_distance(one text, other text, most integer) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    far int := most + 1;
+    before int[];
+    last int[] := array(select n from generate_series(0, length(other)) n);
+    now int[];
+    cost int;
+    least_of_row int;
+begin
+    if abs(length(one) - length(other)) > most then
+        return null;
+    end if;
+    for i in 1 .. length(one) loop
+        now := array_fill(far, array[length(other) + 1]);
+        now[1] := i;
+        least_of_row := i;
+        -- what is further from the diagonal costs more than `most` already
+        for j in greatest(1, i - most) .. least(length(other), i + most) loop
+            cost := (substr(one, i, 1) <> substr(other, j, 1))::int;
+            now[j + 1] := least(last[j + 1] + 1, now[j] + 1, last[j] + cost);
+            if i > 1 and j > 1 and substr(one, i, 1) = substr(other, j - 1, 1) and substr(one, i - 1, 1) = substr(other, j, 1) then
+                now[j + 1] := least(now[j + 1], before[j - 1] + 1);
+            end if;
+            least_of_row := least(least_of_row, now[j + 1]);
+        end loop;
+        if least_of_row > most then
+            return null;
+        end if;
+        before := last;
+        last := now;
+    end loop;
+    return nullif(least(last[length(other) + 1], far), far);
+end $$;
+
+
+--
+-- Name: name_instance(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.name_instance(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.check_name('instance', name_instance.name, true);
+    update postrider.instance i set name = name_instance.name;
+    delete from postrider.stranger;
+end $$;
+
+
+--
+-- Name: nearest_names(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.nearest_names(name text, names text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with near as (
+        select n, d from unnest(names) n
+         cross join postrider.name_distance(left(name, 200), n, least(4, greatest(1, length(name) / 3))) d
+         where d is not null order by d, n limit 3
+    ), akin as (
+        select n from unnest(names) n where split_part(n, '.', 1) = split_part(name, '.', 1) and not exists (select from near)
+         order by abs(length(n) - length(name)), n limit 3
+    )
+    select coalesce((select string_agg(quote_literal(n), ', ' order by d, n) from near),
+                    (select string_agg(quote_literal(n), ', ' order by abs(length(n) - length(name)), n) from akin));
+$$;
+
+
+--
+-- Name: next_slice(pg_snapshot, pg_snapshot, bigint, integer, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) RETURNS postrider.slice
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+begin
+    -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
+    if inside.no is null then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
+                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+             order by seq limit most + 1) e;
+    else
+        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
+        -- read the whole window again for each slice
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+          into s.seqs, s.types, s.owners, s.digests from (
+            select * from (
+                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid = open and seq > after order by seq limit most + 1) v
+                 where pg_visible_in_snapshot(open, hi)
+                union all
+                (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
+                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
+                    and pg_visible_in_snapshot(xid, hi)
+                  order by seq limit most + 1)) both_kinds
+             order by seq limit most + 1) e;
+    end if;
+    return s;
+end $$;
 
 
 --
@@ -4032,6 +5762,30 @@ END;
 
 
 --
+-- Name: note_cut(postrider.cut, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_cut(last postrider.cut, new postrider.cut) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    new.no := last.no + 1;
+    new.from_no := new.no;
+    new.at := greatest(clock_timestamp(), last.at);
+    new.n := 0;
+    new.first_seq := null;
+    new.digest := null;
+    new.joined := null;
+    new.events_total := last.events_total;
+    new.jobs_total := last.jobs_total + new.jobs;
+    new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
+    insert into postrider.cut select new.*;
+    return new.no;
+end $$;
+
+
+--
 -- Name: note_failed(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4043,6 +5797,27 @@ begin
     insert into postrider.failed (class, id, lease) values (new.class, new.id, new.lease);
     return null;
 end $$;
+
+
+--
+-- Name: note_known(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_known() RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+    insert into postrider.rebase_known (event_seq, subscription)
+    select j.event_seq, j.subscription
+      from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+      join postrider.job j on j.class = k.class and j.id > (select coalesce(max(c.last_job), 0) from postrider.cut c)
+      join postrider.rebased r on r.seq = j.event_seq and r.cut is null
+     where j.subscription is not null
+    union
+    select p.event_seq, p.subscription from postrider.poison p join postrider.rebased r on r.seq = p.event_seq and r.cut is null
+    on conflict do nothing
+$$;
 
 
 --
@@ -4076,6 +5851,55 @@ end $$;
 
 
 --
+-- Name: note_watch(oid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_watch(relation oid, asked json) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    plan postrider.watch_plan := postrider.plan_watch(relation, asked);
+    w postrider.watch := plan.wanted;
+    last postrider.watch;
+    fresh json;
+begin
+    if plan.state = 'change' or not pg_has_role(coalesce(nullif(current_setting('role'), 'none'), session_user),
+                                               (select c.relowner from pg_class c where c.oid = w.relid), 'usage') then
+        perform postrider.refuse('PR005', 'relation', format('the watch %L does not stand, or is not yours', w.name),
+            'declare it by postrider.watch, as the owner of the table');
+    elsif plan.state = 'older' then
+        return;
+    end if;
+    select json_agg(json_build_object('name', t.value, 'description', format('a row of %s: %s', w.relation, t.key))) into fresh
+      from json_each_text(w.types) t where not exists (select from postrider.event_type e where e.name = t.value);
+    select * into last from postrider.watch p where p.name = w.name;
+    if fresh is null and (last.relation, last.relid, last.key_columns, last.columns, last.operations, last.types::text, last.condition, last.subject, last.data,
+        last.owner, last.generation)
+       is not distinct from (w.relation, w.relid, w.key_columns, w.columns, w.operations, w.types::text, w.condition, w.subject, w.data,
+        w.owner, w.generation)
+    then
+        -- a row that nobody waits for: transactions that declare the same may be long
+        update postrider.watch set seen_at = clock_timestamp() where name = (
+            select p.name from postrider.watch p where p.name = w.name and p.seen_at < clock_timestamp() - interval '1 hour'
+               for no key update skip locked);
+        return;
+    end if;
+    if fresh is not null then
+        perform postrider.declare(json_build_object('app', w.declared_by, 'generation', w.generation, 'types', fresh));
+    end if;
+    insert into postrider.watch as p (name, relation, relid, key_columns, columns, operations, types, condition, subject, data, owner,
+                                      declared_by, generation)
+    values (w.name, w.relation, w.relid, w.key_columns, w.columns, w.operations, w.types, w.condition, w.subject, w.data, w.owner,
+            w.declared_by, w.generation)
+    on conflict (name) do update set relation = excluded.relation, relid = excluded.relid, key_columns = excluded.key_columns,
+        columns = excluded.columns, operations = excluded.operations, types = excluded.types, condition = excluded.condition,
+        subject = excluded.subject, data = excluded.data, owner = excluded.owner, declared_by = excluded.declared_by,
+        generation = excluded.generation, seen_at = clock_timestamp();
+end $$;
+
+
+--
 -- Name: note_written(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4089,6 +5913,71 @@ begin
      where not exists (
         select from postrider.written w
          where w.class = tg_argv[0]::smallint and w.first = tg_argv[1]::bigint and w.xid = pg_current_xact_id());
+    return null;
+end $$;
+
+
+--
+-- Name: number_error(jsonb, numeric, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.number_error(schema jsonb, value numeric, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return at || case
+        when value < (schema -> 'minimum')::numeric then ' is less than ' || (schema ->> 'minimum')
+        when value > (schema -> 'maximum')::numeric then ' is more than ' || (schema ->> 'maximum')
+        when value <= (schema -> 'exclusiveMinimum')::numeric then ' is not more than ' || (schema ->> 'exclusiveMinimum')
+        when value >= (schema -> 'exclusiveMaximum')::numeric then ' is not less than ' || (schema ->> 'exclusiveMaximum')
+        when value % (schema -> 'multipleOf')::numeric <> 0 then ' is not a multiple of ' || (schema ->> 'multipleOf')
+    end;
+end $$;
+
+
+--
+-- Name: object_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    part jsonb;
+    k text;
+    v jsonb;
+    size int;
+begin
+    if schema ? 'required' then
+        for i in 0 .. jsonb_array_length(schema -> 'required') - 1 loop
+            if not value ? (schema -> 'required' ->> i) then
+                return at || '/' || postrider.pointer_part(schema -> 'required' ->> i) || ' is missing';
+            end if;
+        end loop;
+    end if;
+    if schema ? 'properties' or schema ? 'additionalProperties' then
+        for k, v in select e.key, e.value from jsonb_each(value) e loop
+            part := coalesce(schema -> 'properties' -> k, schema -> 'additionalProperties');
+            if part is not null then
+                -- as postrider.pointer_part, without a call for each property
+                problem := postrider.schema_error(part, v, at || '/' || replace(replace(k, '~', '~0'), '/', '~1'));
+                if problem is not null then
+                    return problem;
+                end if;
+            end if;
+        end loop;
+    end if;
+    if schema ? 'minProperties' or schema ? 'maxProperties' then
+        size := (select count(*) from jsonb_object_keys(value));
+        if size < coalesce((schema -> 'minProperties')::int, 0) then
+            return at || ' has fewer properties than ' || (schema ->> 'minProperties');
+        elsif size > (schema -> 'maxProperties')::int then
+            return at || ' has more properties than ' || (schema ->> 'maxProperties');
+        end if;
+    end if;
     return null;
 end $$;
 
@@ -4227,6 +6116,19 @@ end $$;
 
 
 --
+-- Name: pause_outbound(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause_outbound(reason text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.instance i set outbound_paused_at = coalesce(i.outbound_paused_at, clock_timestamp()), reason = left(pause_outbound.reason, 1000);
+end $$;
+
+
+--
 -- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4263,6 +6165,135 @@ end $$;
 
 
 --
+-- Name: watch_label(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_label(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((('postrider_watch_'::text || "left"(translate(name, '.-'::text, '__'::text), 28)) || '_'::text) || "left"(md5(name), 8));
+
+
+--
+-- Name: plan_unwatch(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.plan_unwatch(name text, OUT relation regclass, OUT statements text[]) RETURNS record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT ROW((c.oid)::regclass, (ARRAY(SELECT format('drop trigger %I on %s'::text, t.tgname, (t.tgrelid)::regclass) AS format FROM pg_trigger t WHERE ((t.tgrelid = c.oid) AND (t.tgname IN (SELECT ((postrider.watch_label(w.name) || '_'::text) || o.o) FROM unnest(ARRAY['insert'::text, 'update'::text, 'delete'::text, 'truncate'::text]) o(o))))) || ARRAY(SELECT format('drop function if exists %s'::text, (p.oid)::regprocedure) AS format FROM pg_proc p WHERE ((p.proname = postrider.watch_label(w.name)) AND (p.prorettype = ('trigger'::regtype)::oid) AND (p.pronargs = 0) AND ((c.oid IS NULL) OR (p.pronamespace = c.relnamespace)))))) AS "row" FROM (postrider.watch w LEFT JOIN pg_class c ON ((c.oid = (COALESCE(to_regclass(w.relation), (w.relid)::regclass))::oid))) WHERE (w.name = plan_unwatch.name));
+
+
+--
+-- Name: plan_watch(oid, json, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.plan_watch(relation oid, asked json, lock boolean DEFAULT false) RETURNS postrider.watch_plan
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    last postrider.watch;
+    c pg_class;
+    same boolean;
+    answer postrider.watch_plan;
+begin
+    perform postrider.check_isolation();
+    if lock then
+        perform postrider.lock_declarations();
+    end if;
+    w := postrider.wanted_watch(relation, asked);
+    select * into c from pg_class p where p.oid = plan_watch.relation;
+    select * into last from postrider.watch p where p.name = w.name;
+    if last.relid <> w.relid and last.relation <> w.relation and exists (select from pg_class p where p.oid = last.relid) then
+        perform postrider.refuse('PR006', 'name', format('watch %L is of the table %s', w.name, last.relation),
+            format('give another name, or end that one first: postrider.unwatch(%L)', w.name));
+    end if;
+    same := (last.columns, last.operations, last.types::text, last.condition, last.subject, last.data, last.owner)
+        is not distinct from (w.columns, w.operations, w.types::text, w.condition, w.subject, w.data, w.owner);
+    answer.wanted := w;
+    answer.state := 'same';
+    if not postrider.declaration_wins('watch', w.name, w.generation, last.generation, same) and w.generation < last.generation then
+        answer.state := 'older';
+        return answer;
+    end if;
+    answer.statements := postrider.watch_statements(w, (select n.nspname from pg_namespace n where n.oid = c.relnamespace), c.relowner);
+    answer.queries := array(select postrider.watch_query(w, o) from unnest(w.operations) o where o <> 'truncate');
+    answer.table_owner := c.relowner::regrole::text;
+    answer.probe := (select format('%I.%I', n.nspname, postrider.watch_label(w.name) || '_probe') from pg_namespace n where n.oid = c.relnamespace);
+    if cardinality(answer.statements) > 0 then
+        answer.state := 'change';
+    end if;
+    return answer;
+end $$;
+
+
+--
+-- Name: pointer_part(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pointer_part(name text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN replace(replace(name, '~'::text, '~0'::text), '/'::text, '~1'::text);
+
+
+--
+-- Name: poison_retry_at(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.poison_retry_at(tries integer) RETURNS timestamp with time zone
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (clock_timestamp() + ((ARRAY['10 seconds'::text, '1 minute'::text, '10 minutes'::text, '1 hour'::text])[tries])::interval);
+
+
+--
+-- Name: poison; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.poison (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL,
+    cut bigint NOT NULL,
+    code text NOT NULL,
+    error text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    tries smallint DEFAULT 1 NOT NULL,
+    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retry_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
+);
+
+
+--
+-- Name: poison_tried(postrider.poison, boolean, text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.poison x
+       set tried_at = clock_timestamp(), tries = x.tries + 1,
+           code = coalesce(poison_tried.code, x.code), error = coalesce(left(poison_tried.error, 1000), x.error),
+           retry_at = case when poison_tried.error is not null then postrider.poison_retry_at(x.tries + 1) end,
+           ended_at = case when poison_tried.error is null then clock_timestamp() end,
+           ended_as = case when poison_tried.error is null then case when made then 'made' else 'gone' end end,
+           first_job = poison_tried.first_job, last_job = case when poison_tried.first_job is not null then postrider.job_position() | 3 end
+     where x.event_seq = p.event_seq and x.subscription = p.subscription;
+end $$;
+
+
+--
 -- Name: promote(integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4293,6 +6324,43 @@ begin
     )
     select count(*) into moved from moved_rows;
     return moved;
+end $$;
+
+
+--
+-- Name: properties_narrowed(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.properties_narrowed(old jsonb, new jsonb, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    k text;
+    free_before jsonb := coalesce(old -> 'additionalProperties', 'true');
+    free_now jsonb := coalesce(new -> 'additionalProperties', 'true');
+begin
+    for k in select r from jsonb_array_elements_text(coalesce(old -> 'required', '[]')) r loop
+        if not coalesce(new -> 'required', '[]') ? k or old -> 'properties' ? k and not coalesce(new -> 'properties', '{}') ? k then
+            return at || '/' || postrider.pointer_part(k) || ' was required and is not any more';
+        end if;
+    end loop;
+    for k in select r from jsonb_array_elements_text(coalesce(new -> 'required', '[]')) r loop
+        if not coalesce(old -> 'required', '[]') ? k then
+            return at || '/' || postrider.pointer_part(k) || ' is required and was not';
+        end if;
+    end loop;
+    for k in select p from jsonb_object_keys(coalesce(old -> 'properties', '{}') || coalesce(new -> 'properties', '{}')) p loop
+        -- a property that is new under no rule before: anything could have stood there, and probably did not
+        continue when not coalesce(old -> 'properties', '{}') ? k and free_before in ('true', '{}', 'false');
+        problem := postrider.schema_narrowed(coalesce(old -> 'properties' -> k, free_before),
+            coalesce(new -> 'properties' -> k, free_now), at || '/' || postrider.pointer_part(k));
+        if problem is not null then
+            return problem;
+        end if;
+    end loop;
+    return postrider.schema_narrowed(free_before, free_now, at || '/*');
 end $$;
 
 
@@ -4494,10 +6562,10 @@ end $$;
 
 
 --
--- Name: record(text, text, json, text, timestamp with time zone, uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text) RETURNS uuid
+CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -4508,10 +6576,12 @@ declare
     us bigint;
     new_id uuid;
     known_id uuid;
+    checked boolean;
+    mismatch text;
+    depth int := 0;
 begin
-    if type like 'postrider.%' or type like 'webhook.%'
-       or not exists (select from postrider.event_type t where t.name = record.type)
-    then
+    checked := (select t.subject is not null or t.version is not null from postrider.event_type t where t.name = record.type);
+    if checked is null or type like 'postrider.%' or type like 'webhook.%' then
         perform postrider.refuse_type(type);
     end if;
     if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
@@ -4527,6 +6597,18 @@ begin
     then
         perform postrider.check_json('data', data);
     end if;
+    if checked or version is not null then
+        select c.version, c.mismatch into version, mismatch from postrider.check_event(type, subject, data, version) c;
+    end if;
+
+    -- what a handler, or whoever else works for an event, said for its whole transaction: triggers inherit it
+    if cause is null and current_setting('postrider.cause', true) <> '' then
+        cause := postrider.cause_of(current_setting('postrider.cause', true));
+    end if;
+    if cause is not null or traceparent is not null or current_setting('postrider.traceparent', true) <> '' then
+        select f.traceparent, f.depth into traceparent, depth
+          from postrider.follow(cause, coalesce(traceparent, current_setting('postrider.traceparent', true))) f;
+    end if;
 
     tx := pg_current_xact_id();
     at := clock_timestamp();
@@ -4538,13 +6620,17 @@ begin
     if idempotency_key is not null then
         known_id := postrider.first_of_key(owner, idempotency_key, new_id);
         if known_id <> new_id then
+            perform postrider.check_same(known_id, type, subject, data);
             return known_id;
         end if;
     end if;
 
-    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, cause, data)
-    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), record.type, record.owner, record.subject, record.cause,
-            record.data);
+    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, version, type, owner, subject, cause, traceparent, data)
+    values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), depth, record.version, record.type, record.owner, record.subject,
+            record.cause, record.traceparent, record.data);
+    if mismatch is not null then
+        insert into postrider.type_mismatch (seq, type, version, problem) values (new_seq, record.type, record.version, mismatch);
+    end if;
     if coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
         perform postrider.wake('postrider_event');
     end if;
@@ -4570,14 +6656,123 @@ begin
     end if;
     for e in select j from json_array_elements(events) j loop
         select k into stray from json_object_keys(e) k
-         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key') limit 1;
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent')
+         limit 1;
         if found then
             perform postrider.refuse('PR005', stray, 'it is not an option of an event',
-                'use type, subject, data, owner, occurred_at, cause, idempotency_key');
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent');
         end if;
         return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
-            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key');
+            (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
+            e ->> 'traceparent');
     end loop;
+end $$;
+
+
+--
+-- Name: record_rows(text[], text[], text[], json[], json[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n int := coalesce(cardinality(types), 0);
+    type text;
+    subject text := subjects[1];
+    value json := data[1];
+    fault text;
+    tx xid8;
+    at timestamptz;
+    us bigint;
+    prefix text;
+    epoch bigint;
+    new_seq bigint;
+    cause uuid;
+    traceparent text;
+    depth int := 0;
+begin
+    if (coalesce(cardinality(subjects), 0), coalesce(cardinality(owners), 0), coalesce(cardinality(data), 0),
+        coalesce(cardinality(keys), 0)) <> (n, n, n, n)
+    then
+        perform postrider.refuse('PR005', 'types', 'the arrays are not of one length', 'send one element for each event in each of them');
+    elsif n = 0 then
+        return;
+    elsif n = 1 then
+        -- the common way: simple expressions, which cost no plan
+        type := types[1];
+        if type like 'postrider.%' or type like 'webhook.%' or not exists (select from postrider.event_type t where t.name = type) then
+            perform postrider.refuse_type(type);
+        end if;
+        if subject is null or subject = '' or octet_length(subject) > 512 or subject ~ '[\u0001-\u001f\u007f-\u009f]' then
+            subject := postrider.row_subject(subject, keys[1]);
+        end if;
+        if owners[1] is distinct from '' then
+            perform postrider.check_owner(owners[1]);
+        end if;
+        if value is null or octet_length(value::text) > 256 or position('\u' in value::text) > 0 or value::text ~ '[eE][-+]?[0-9]{4}' then
+            fault := postrider.row_fault(value, keys[1]);
+            if fault is not null then
+                value := json_build_object('key', keys[1], 'cut', fault);
+            end if;
+        end if;
+    else
+        for type in select distinct t from unnest(types) t loop
+            if type is null or type like 'postrider.%' or type like 'webhook.%'
+               or not exists (select from postrider.event_type e where e.name = type)
+            then
+                perform postrider.refuse_type(type);
+            end if;
+        end loop;
+        perform postrider.check_owner(o) from unnest(owners) o where o <> '' or o is null;
+    end if;
+    -- what has a schema, or a rule for its subjects, is checked one by one
+    if exists (select from postrider.event_type t where t.name = any (types) and (t.subject is not null or t.version is not null)) then
+        for i in 1..n loop
+            perform postrider.record(types[i], coalesce(nullif(subjects[i], ''), postrider.row_subject(subjects[i], keys[i])),
+                case when f is null then data[i] else json_build_object('key', keys[i], 'cut', f) end, owners[i])
+               from postrider.row_fault(data[i], keys[i]) f;
+        end loop;
+        return;
+    end if;
+    -- as in postrider.record: a trigger inherits what its transaction works for
+    if current_setting('postrider.cause', true) <> '' then
+        cause := postrider.cause_of(current_setting('postrider.cause', true));
+    end if;
+    if cause is not null or current_setting('postrider.traceparent', true) <> '' then
+        select f.traceparent, f.depth into traceparent, depth
+          from postrider.follow(cause, current_setting('postrider.traceparent', true)) f;
+    end if;
+
+    tx := pg_current_xact_id();
+    at := clock_timestamp();
+    us := (date_part('epoch', at) * 1000000)::bigint;
+    -- see postrider.event_id
+    prefix := lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0');
+    epoch := pg_sequence_last_value('postrider.event_epoch'::regclass) << 46;
+    if n = 1 then
+        new_seq := epoch | nextval('postrider.event_number'::regclass);
+        insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, type, owner, subject, cause, traceparent, data)
+        values (tx, new_seq, (prefix || to_hex(new_seq | (-9223372036854775808)))::uuid, at, at, depth, type, owners[1], subject, cause,
+                traceparent, value);
+    else
+        insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, type, owner, subject, cause, traceparent, data)
+        select tx, r.seq, (prefix || to_hex(r.seq | (-9223372036854775808)))::uuid, at, at, depth, r.type, r.owner,
+               case when r.subject <> '' and octet_length(r.subject) <= 512 and r.subject !~ '[\u0001-\u001f\u007f-\u009f]'
+                    then r.subject else postrider.row_subject(r.subject, r.key) end,
+               cause, traceparent,
+               case when r.fault is null then r.data else json_build_object('key', r.key, 'cut', r.fault) end
+          from (select epoch | nextval('postrider.event_number'::regclass) as seq, j.*
+                  from (select u.*, case when octet_length(u.data::text) <= 256 and position('\u' in u.data::text) = 0
+                                              and u.data::text !~ '[eE][-+]?[0-9]{4}' then null
+                                         else postrider.row_fault(u.data, u.key) end as fault
+                          from unnest(record_rows.types, record_rows.subjects, record_rows.owners, record_rows.data, record_rows.keys)
+                               u (type, subject, owner, data, key) offset 0) j offset 0) r;
+    end if;
+    if wake and coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
+        perform postrider.wake('postrider_event');
+    end if;
 end $$;
 
 
@@ -4671,6 +6866,19 @@ end $$;
 
 
 --
+-- Name: refuse_schema(text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.refuse_schema(at text, message text, remedy text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform postrider.refuse('PR005', 'schema', left(at, 200) || ' ' || message, remedy);
+end $$;
+
+
+--
 -- Name: refuse_type(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4681,19 +6889,16 @@ CREATE FUNCTION postrider.refuse_type(type text) RETURNS void
 begin
     perform postrider.check_name('type', type, not exists (select from postrider.event_type t where t.name = refuse_type.type));
     perform postrider.refuse('PR004', 'type', format('%L was never declared', type), coalesce(
-        'did you mean ' || (select string_agg(n, ', ') from (
-            select quote_literal(t.name) as n from postrider.event_type t
-             where split_part(t.name, '.', 1) = split_part(refuse_type.type, '.', 1)
-             order by abs(length(t.name) - length(refuse_type.type)), t.name limit 3) near),
+        'did you mean ' || postrider.nearest_names(type, array(select t.name from postrider.event_type t)),
         'declare it first: postrider.declare'));
 end $$;
 
 
 --
--- Name: relay(integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: relay(integer, boolean, boolean, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.relay(most integer, elsewhere boolean DEFAULT false) RETURNS postrider.relayed
+CREATE FUNCTION postrider.relay(most integer, elsewhere boolean DEFAULT false, careful boolean DEFAULT false, refused json DEFAULT NULL::json) RETURNS postrider.relayed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4707,13 +6912,10 @@ declare
     last postrider.cut;
     new postrider.cut;
     epoch postrider.log_epoch;
-    lo pg_snapshot;
-    hi pg_snapshot;
-    after bigint;
-    seqs bigint[];
-    types text[];
-    owners text[];
+    s postrider.slice;
     answer postrider.relayed;
+    retried int := 0;
+    slice_most int := case when careful then least(most, 256) else most end;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -4721,118 +6923,60 @@ begin
         perform postrider.refuse('PR010', 'transaction', 'the relay must be alone in its transaction',
             'call postrider.relay in a transaction of its own');
     end if;
-    answer := row (null, 0, 0, false, false, 'busy', null, false);
+    if most is null or most < 1 then
+        perform postrider.refuse('PR005', 'most', format('%s is out of range', coalesce(most::text, 'null')), 'use 1 or more events');
+    end if;
+    answer := row (null, 0, 0, false, false, 'busy', null, false, 0, null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;
     -- each statement from here on sees the last relay's row
     select * into last from postrider.cut order by no desc limit 1;
     select * into epoch from postrider.log_epoch order by no desc limit 1;
-    if epoch.system_identifier <> (select system_identifier from pg_control_system()) then
-        perform postrider.refuse('PR012', 'cut', 'the log belongs to another cluster', 'this is a restored copy: rebase it');
+    select pg_current_snapshot() into new.hi;
+    if epoch.system_identifier <> (select system_identifier from pg_control_system())
+       or not last.more and pg_snapshot_xmax(new.hi) < pg_snapshot_xmax(last.hi)
+    then
+        return postrider.start_rebase(last, epoch);
     end if;
     answer.why := 'idle';
-    answer.starting := exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.starting := epoch.done_at is not null and cardinality(epoch.late) = 0 and exists (select from postrider.subscription_start b where b.over_at is null);
+    answer.open_writers := not last.more and pg_snapshot_xmin(new.hi) < pg_snapshot_xmax(new.hi);
+    -- what was set aside comes first, and so does what is left from below the floor: it is older
+    select (extract(epoch from p.retry_at - clock_timestamp()) * 1000)::bigint into answer.retry_in_ms
+      from postrider.poison p where p.ended_at is null and p.retry_at is not null order by p.retry_at limit 1;
+    if answer.retry_in_ms <= 0 and not elsewhere then
+        retried := postrider.retry_poison();
+        answer.retry_in_ms := 0;
+    end if;
+    if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
+        s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
+        if s.seqs is not null then
+            new.hi := last.hi;
+            return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
+        end if;
+    end if;
+
     if last.more then
-        lo := last.lo;
-        hi := last.hi;
-        after := last.last_seq;
-    else
-        lo := last.hi;
-        after := epoch.floor_seq;
-        select pg_current_snapshot() into hi;
-        answer.open_writers := pg_snapshot_xmin(hi) < pg_snapshot_xmax(hi);
-        if pg_snapshot_xmax(hi) < pg_snapshot_xmax(lo) then
-            perform postrider.refuse('PR012', 'cut', 'the last cut is ahead of this cluster', 'this is a restored copy: rebase it');
-        end if;
-        if hi::text = lo::text then
-            return answer;
-        end if;
-    end if;
-
-    if not last.more then
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                select seq, type, owner from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
-             order by seq limit most + 1) e;
-    else
-        -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
-        -- read the whole window again for each slice
-        select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
-          into seqs, types, owners from (
-            select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
-                    select seq, type, owner from postrider.event
-                     where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
-                union all
-                (select seq, type, owner from postrider.event
-                  where seq >= greatest(after + 1, last.r_first) and seq <= last.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
-                  order by seq limit most + 1)) both_kinds
-             order by seq limit most + 1) e;
-    end if;
-
-    answer.n := coalesce(cardinality(seqs), 0);
-    answer.more := answer.n > most;
-    if answer.more then
-        answer.n := most;
-        seqs := seqs[1:most];
-        types := types[1:most];
-        owners := owners[1:most];
+        new.lo := last.lo;
+        new.hi := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+    elsif new.hi::text <> last.hi::text then
+        new.lo := last.hi;
+        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if answer.n = 0 and not last.more
-       and pg_snapshot_xmax(hi)::text::numeric - pg_snapshot_xmax(lo)::text::numeric <= 10000
+    if s.seqs is null and not last.more and (new.lo is null
+       or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
+        if retried > 0 then
+            answer.jobs := retried;
+            perform postrider.wake('postrider_job');
+        end if;
         return answer;
     end if;
-
-    new.no := last.no + 1;
-    new.epoch := epoch.no;
-    new.hi := hi;
-    new.more := answer.more;
-    new.at := greatest(clock_timestamp(), last.at);
-    new.n := answer.n;
-    new.first_seq := seqs[1];
-    new.last_seq := coalesce(seqs[answer.n], after);
-    if answer.more then
-        new.lo := lo;
-        new.r_first := last.r_first;
-        new.r_last := last.r_last;
-        if not last.more then
-            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-               and pg_visible_in_snapshot(xid, hi);
-        end if;
-    end if;
-    if answer.n > 0 and elsewhere then
-        answer.matched := postrider.tell_matched(new.at, seqs, types, owners);
-        answer.jobs := json_array_length(answer.matched -> 'jobs');
-    elsif answer.n > 0 then
-        answer.jobs := postrider.fan_out(new.at, seqs, types, owners);
-    end if;
-    new.jobs := answer.jobs;
-    new.events_total := last.events_total + answer.n;
-    new.jobs_total := last.jobs_total + answer.jobs;
-    select bit_xor(hashint8extended(s, 0)) into new.x from unnest(seqs) s;
-    new.hash := postrider.cut_hash(last.hash, new);
-    insert into postrider.cut select new.*;
-    if answer.jobs > 0 and not elsewhere then
-        perform postrider.wake('postrider_job');
-    end if;
-    answer.no := new.no;
-    answer.why := 'done';
-    return answer;
+    new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
+    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
 end $$;
 
 
@@ -4863,6 +7007,31 @@ begin
         values (replace_waiting.run_at, w.id, w.queue, w.priority, w.share, w.attempt, w.losses, w.flags, 0, w.order_key);
     end if;
     return true;
+end $$;
+
+
+--
+-- Name: requeue(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.requeue(event uuid DEFAULT NULL::uuid, subscription text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    n bigint;
+begin
+    perform postrider.check_subscribed(requeue.subscription);
+    update postrider.poison p set tries = 0, retry_at = clock_timestamp()
+     where p.ended_at is null
+       and (event is null or p.event_seq = postrider.event_seq(event))
+       and (requeue.subscription is null
+            or p.subscription = (select s.id from postrider.subscription s where s.name = requeue.subscription));
+    get diagnostics n = row_count;
+    if n > 0 then
+        perform postrider.wake('postrider_event');
+    end if;
+    return n;
 end $$;
 
 
@@ -4963,6 +7132,62 @@ end $_$;
 
 
 --
+-- Name: rest_of_rebase(postrider.log_epoch, integer, pg_snapshot); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) RETURNS postrider.slice
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+    before record;
+    ended xid8[] := array(select x from unnest(epoch.late) x where pg_visible_in_snapshot(x, now));
+begin
+    if cardinality(ended) > 0 then
+        -- they were open when the rebase began; transactions of the cluster before may have the same numbers, and are older
+        select max(c.last_seq) as highest, max(c.at) as at into before from postrider.cut c where c.epoch < rest_of_rebase.epoch.no;
+        insert into postrider.rebased (seq, epoch)
+        select v.seq, epoch.no from postrider.event v
+         where v.xid = any (ended) and v.seq <= epoch.floor_seq and (v.seq > before.highest or v.recorded_at > before.at)
+        on conflict do nothing;
+        if found then
+            perform postrider.note_known();
+        end if;
+        update postrider.log_epoch l set late = array(select x from unnest(l.late) x where x <> all (ended)) where l.no = epoch.no;
+    end if;
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
+               || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+      into s.seqs, s.types, s.owners, s.digests
+      from (select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq where r.cut is null order by r.seq limit most + 1) e;
+    if s.seqs is null then
+        delete from postrider.rebase_known;
+        update postrider.log_epoch l set done_at = coalesce(l.done_at, clock_timestamp()) where l.no = epoch.no;
+    end if;
+    return s;
+end $$;
+
+
+--
+-- Name: resume_outbound(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.resume_outbound() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.instance i set outbound_paused_at = null, reason = null where i.outbound_paused_at is not null;
+    if found then
+        perform postrider.wake('postrider_job');
+        return true;
+    end if;
+    return false;
+end $$;
+
+
+--
 -- Name: retire(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5019,6 +7244,7 @@ declare
     current bigint := pg_sequence_last_value('postrider.event_epoch'::regclass);
     keep interval := (select r.keep from postrider.retention r where r.what = 'event');
     last postrider.cut;
+    log postrider.log_epoch;
     done pg_snapshot;
     e bigint;
     child text;
@@ -5027,6 +7253,7 @@ declare
 begin
     select * into last from postrider.cut order by no desc limit 1;
     done := coalesce(last.lo, last.hi);
+    select * into log from postrider.log_epoch l order by l.no desc limit 1;
     for e in
         select x.epoch - 1 from postrider.epoch x
          where x.unit = 'event' and x.epoch between 1 and current and to_regclass(format('postrider.event_e%s', x.epoch - 1)) is not null
@@ -5046,12 +7273,15 @@ begin
             end;
             perform postrider.forget_written(0::smallint, e);
             -- positions mean something only in the cluster that they were taken in
-            if (select l.system_identifier from postrider.log_epoch l order by l.no desc limit 1) is distinct from
-               (select c.system_identifier from pg_control_system() c) then
+            if log.system_identifier is distinct from (select c.system_identifier from pg_control_system() c) then
                 pinned_by := 'a log that was restored and not rebased';
+            elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
+                pinned_by := 'a rebase that is not over';
             else
+                -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
-                    where v.xid >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(v.xid, $1))', child) into uncut using done;
+                    where v.xid >= pg_snapshot_xmin($1) and v.seq > $2 and not pg_visible_in_snapshot(v.xid, $1))', child)
+                   into uncut using done, log.floor_seq;
                 if uncut then
                     pinned_by := 'events that the relay has not come to';
                 else
@@ -5145,6 +7375,27 @@ end $_$;
 
 
 --
+-- Name: retried_elsewhere(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retried_elsewhere(tried json) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    t record;
+begin
+    for t in select p, x ->> 'error' as error
+               from json_array_elements(retried_elsewhere.tried) x
+               join postrider.poison p on p.event_seq = (x ->> 'seq')::bigint and p.subscription = (x ->> 'subscription')::bigint
+              where p.ended_at is null
+    loop
+        perform postrider.poison_tried(t.p, true, case when t.error is not null then '' end, t.error, null);
+    end loop;
+end $$;
+
+
+--
 -- Name: retry(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5209,6 +7460,46 @@ end $$;
 
 
 --
+-- Name: retry_poison(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.retry_poison() RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    p postrider.poison;
+    e record;
+    first_job bigint;
+    made int;
+    all_made int := 0;
+begin
+    for p in select x.* from postrider.poison x
+              where x.ended_at is null and x.retry_at <= clock_timestamp()
+              order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
+    loop
+        select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
+        first_job := postrider.job_position();
+        begin
+            made := postrider.fan_out(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
+            -- of some subscriptions one job stands for several events
+            perform postrider.poison_tried(p, made > 0 or exists (select from postrider.route r where r.subscription = p.subscription), null, null, first_job);
+            all_made := all_made + made;
+        exception when others then
+            if postrider.is_of_the_server(sqlstate) then
+                -- no try of its own
+                update postrider.poison x set retry_at = clock_timestamp() + interval '10 seconds'
+                 where x.event_seq = p.event_seq and x.subscription = p.subscription;
+            else
+                perform postrider.poison_tried(p, false, sqlstate, sqlerrm, null);
+            end if;
+        end;
+    end loop;
+    return all_made;
+end $$;
+
+
+--
 -- Name: room_of(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5248,6 +7539,55 @@ begin
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
     end if;
+end $$;
+
+
+--
+-- Name: row_fault(json, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.row_fault(data json, key json) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    txt text := data::text;
+begin
+    if txt is null and key is not null then
+        return 'size';
+    elsif octet_length(txt) <= 262144 and position('\u' in txt) = 0 and txt !~ '[0-9][eE][-+]?[0-9]{4}|[0-9.]{200}'
+       and length(txt) - length(translate(txt, '[{', '')) <= 128
+    then
+        return null;
+    elsif key is null then
+        perform postrider.check_json('data', data);
+        return null;
+    end if;
+    begin
+        perform postrider.check_json('data', data);
+        return null;
+    exception
+        when sqlstate 'PR002' then return 'size';
+        when sqlstate 'PR003' then return 'json';
+    end;
+end $$;
+
+
+--
+-- Name: row_subject(text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.row_subject(subject text, key json) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if key is null then
+        perform postrider.refuse('PR001', 'subject', 'a subject is 1 to 512 bytes of text without control characters',
+            'name the thing that the event is about, for example order/42');
+    end if;
+    return coalesce(nullif(regexp_replace(left(subject, 60), '[\u0001-\u001f\u007f-\u009f]', '_', 'g'), ''), 'row') || '#'
+        || left(encode(sha256(convert_to(coalesce(nullif(subject, ''), key::text), 'UTF8')), 'hex'), 32);
 end $$;
 
 
@@ -5356,6 +7696,216 @@ begin
               from postrider.schedule s
              where s.paused_at is null and s.problem is null and (s.standing or s.name = any (schedule_due_in_ms.names))
              order by s.next_at nulls first limit 1);
+end $$;
+
+
+--
+-- Name: schema_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_error(schema jsonb, value jsonb, at text DEFAULT ''::text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    kind text := jsonb_typeof(value);
+    problem text;
+    fits int := 0;
+begin
+    if schema = 'true' or schema = '{}' then
+        return null;
+    elsif schema = 'false' then
+        return at || ' is not allowed';
+    end if;
+    if schema ? 'type' and not (schema -> 'type') @> to_jsonb(kind) then
+        if kind <> 'number' or not (schema -> 'type') @> '"integer"' then
+            return at || ' is of type ' || kind || ', not ' || postrider.type_names(schema -> 'type');
+        elsif value::numeric % 1 <> 0 then
+            return at || ' is not an integer';
+        end if;
+    end if;
+    if schema ? 'const' and schema -> 'const' <> value then
+        return at || ' is not the one value that it can be';
+    end if;
+    if schema ? 'enum' and not postrider.is_among(value, schema -> 'enum') then
+        return at || ' is none of the values that it can be';
+    end if;
+    problem := case kind when 'object' then postrider.object_error(schema, value, at)
+                         when 'array' then postrider.array_error(schema, value, at)
+                         when 'string' then postrider.string_error(schema, value #>> '{}', at)
+                         when 'number' then postrider.number_error(schema, value::numeric, at) end;
+    if problem is not null then
+        return problem;
+    end if;
+    if schema ? 'allOf' then
+        for i in 0 .. jsonb_array_length(schema -> 'allOf') - 1 loop
+            problem := postrider.schema_error(schema -> 'allOf' -> i, value, at);
+            if problem is not null then
+                return problem;
+            end if;
+        end loop;
+    end if;
+    if schema ? 'anyOf' then
+        for i in 0 .. jsonb_array_length(schema -> 'anyOf') - 1 loop
+            exit when fits > 0;
+            fits := fits + (postrider.schema_error(schema -> 'anyOf' -> i, value, at) is null)::int;
+        end loop;
+        if fits = 0 then
+            return at || ' fits none of anyOf';
+        end if;
+    end if;
+    if schema ? 'oneOf' then
+        fits := 0;
+        for i in 0 .. jsonb_array_length(schema -> 'oneOf') - 1 loop
+            exit when fits > 1;
+            fits := fits + (postrider.schema_error(schema -> 'oneOf' -> i, value, at) is null)::int;
+        end loop;
+        if fits <> 1 then
+            return at || case fits when 0 then ' fits none of oneOf' else ' fits more than one of oneOf' end;
+        end if;
+    end if;
+    if schema ? 'not' then
+        if postrider.schema_error(schema -> 'not', value, at) is null then
+            return at || ' fits what it must not';
+        end if;
+    end if;
+    return null;
+end $$;
+
+
+--
+-- Name: schema_narrowed(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text DEFAULT ''::text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    problem text;
+    k text;
+begin
+    if old = new or new = 'true' or old = 'false' then
+        return null;
+    elsif new = 'false' then
+        return at || ' is not allowed any more';
+    end if;
+    old := case old when 'true' then '{}' else old end;
+    foreach k in array array['allOf', 'anyOf', 'oneOf', 'not', 'pattern', 'multipleOf'] loop
+        if new -> k is not null and old -> k is distinct from new -> k then
+            return at || ' has another ' || k;
+        end if;
+    end loop;
+    if new ? 'type' and (not old ? 'type' or exists (
+        select from jsonb_array_elements_text(old -> 'type') t
+         where not (new -> 'type') ? t and not (t = 'integer' and (new -> 'type') ? 'number')))
+    then
+        return at || ' may not have every type that it had';
+    elsif new ? 'const' and old -> 'const' is distinct from new -> 'const'
+       or new ? 'enum' and not (old ? 'enum' or old ? 'const')
+       or new ? 'enum' and exists (
+            select from jsonb_array_elements(coalesce(old -> 'enum', jsonb_build_array(old -> 'const'))) e
+             where not postrider.is_among(e, new -> 'enum'))
+    then
+        return at || ' may not have every value that it had';
+    elsif new -> 'uniqueItems' = 'true' and old -> 'uniqueItems' is distinct from 'true' then
+        return at || ' may not have an item twice any more';
+    end if;
+    foreach k in array array['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] loop
+        if new ? k and coalesce((new -> k)::numeric > (old -> k)::numeric, (new -> k)::numeric > 0 or k like '%imum') then
+            return at || ' has a larger ' || k;
+        end if;
+    end loop;
+    foreach k in array array['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] loop
+        if new ? k and coalesce((new -> k)::numeric < (old -> k)::numeric, true) then
+            return at || ' has a smaller ' || k;
+        end if;
+    end loop;
+    problem := postrider.schema_narrowed(coalesce(old -> 'items', 'true'), coalesce(new -> 'items', 'true'), at || '/items');
+    return coalesce(problem, postrider.properties_narrowed(old, new, at));
+end $$;
+
+
+--
+-- Name: schema_pattern(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.schema_pattern(pattern text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    made text := '';
+    bounds numeric := 1;
+    repeatable boolean := false;                     -- whether a quantifier may stand here
+    t text;
+begin
+    if octet_length(pattern) > 500 then
+        return null;
+    end if;
+    for t in
+        select m[1] from regexp_matches(pattern,
+            '(\\[][(){}.*+?^$|\\/-]|\\[dw]|\[\^?(?:[^][\\]|\\[][\\^./*+?(){}|$-]|\\[dw])+\]|\(\?:|\{[0-9]{1,3}(?:,[0-9]{0,3})?\}|.)', 'g') m
+    loop
+        if t in ('*', '+', '?') or t ~ '^\{.+\}$' then
+            if not repeatable then
+                return null;
+            end if;
+            if t like '{%' then
+                -- Postgres counts to 255; and each bound multiplies what stands in it
+                if exists (select from regexp_matches(t, '[0-9]+', 'g') n where n[1]::int > 255) then
+                    return null;
+                end if;
+                bounds := bounds * greatest(1, (select max(n[1]::int) from regexp_matches(t, '[0-9]+', 'g') n));
+                if bounds > 10000 then
+                    return null;
+                end if;
+            end if;
+            made := made || t;
+            repeatable := false;
+        elsif t in ('(', '(?:', '|', '^', '$') then
+            made := made || case t when '(' then '(?:' else t end;
+            repeatable := false;
+        elsif t = '.' then
+            made := made || '[^\n\r\u2028\u2029]';
+            repeatable := true;
+        elsif t like '[_%' then
+            made := made || replace(replace(t, '\d', '0-9'), '\w', 'A-Za-z0-9_');
+            repeatable := true;
+        elsif t in ('\d', '\w') then
+            made := made || case t when '\d' then '[0-9]' else '[A-Za-z0-9_]' end;
+            repeatable := true;
+        elsif length(t) = 1 and t ~ '[][{}\\]' then
+            return null;
+        else
+            made := made || t;
+            repeatable := true;
+        end if;
+    end loop;
+    -- what only the whole tells: parentheses, ranges
+    begin
+        perform '' collate "C" ~ made;
+    exception when others then
+        return null;
+    end;
+    return made;
+end $_$;
+
+
+--
+-- Name: set_aside(bigint, bigint, bigint, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    insert into postrider.poison as p (event_seq, subscription, cut, code, error, retry_at)
+    values (set_aside.event_seq, set_aside.subscription, set_aside.cut, set_aside.code, left(set_aside.error, 1000), postrider.poison_retry_at(1))
+    on conflict on constraint poison_pkey do update
+       set cut = excluded.cut, code = excluded.code, error = excluded.error, since = excluded.since, tries = 1, tried_at = excluded.tried_at,
+           retry_at = excluded.retry_at, ended_at = null, ended_as = null, reason = null, first_job = null, last_job = null;
 end $$;
 
 
@@ -5634,6 +8184,68 @@ end $$;
 
 
 --
+-- Name: start_rebase(postrider.cut, postrider.log_epoch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.start_rebase(last postrider.cut, epoch postrider.log_epoch) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    here bigint := (select c.system_identifier from pg_control_system() c);
+    before bytea;
+    done pg_snapshot := coalesce(last.lo, last.hi);
+    highest bigint;
+    new postrider.cut;
+    behind boolean;
+begin
+    select coalesce(c.joined, c.hash) into before from postrider.cut c where c.no = last.from_no - 1;
+    if last.hash is distinct from postrider.cut_hash(coalesce(before, '\x'), last)
+       or pg_snapshot_xmax(last.hi) < pg_snapshot_xmax(done)
+    then
+        perform postrider.refuse('PR012', 'cut', format('row %s contradicts itself, so nobody can tell what was relayed', last.no),
+            'restore the table postrider.cut from where it is whole; postrider.verify says which rows are');
+    end if;
+    behind := postrider.advance_drawn();
+    -- the floor before the snapshot: whoever drew a number up to it is over in the snapshot, or open in it
+    new.last_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46)
+                  | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
+    select pg_current_snapshot() into new.hi;
+    select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
+    insert into postrider.rebased (seq, epoch)
+    select v.seq, epoch.no + 1
+      from postrider.event v
+     where v.seq > highest and v.seq <= new.last_seq
+    union
+    select v.seq, epoch.no + 1
+      from postrider.event v
+     where v.xid >= pg_snapshot_xmin(done) and v.seq > epoch.floor_seq and v.seq <= highest
+       and not pg_visible_in_snapshot(v.xid, done)
+       and not (last.more and v.seq <= last.last_seq and pg_visible_in_snapshot(v.xid, last.hi))
+    union
+    -- of a rebase that was not over
+    select v.seq, epoch.no + 1 from postrider.event v where v.seq <= epoch.floor_seq and v.xid = any (epoch.late)
+    union
+    -- a copy without the state of its sequences gave out numbers again: what came after the last row shows by its time
+    select v.seq, epoch.no + 1 from postrider.event v where behind and v.seq <= highest and v.recorded_at > last.at
+    on conflict do nothing;
+    update postrider.rebased r set epoch = start_rebase.epoch.no + 1 where r.cut is null;
+    perform postrider.note_known();
+
+    insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
+    values (epoch.no + 1, here, new.last_seq, case when here <> epoch.system_identifier then 'another cluster' else 'this cluster went back' end,
+            array(select x from pg_snapshot_xip(new.hi) x));
+    new.epoch := epoch.no + 1;
+    new.more := false;
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := last.elsewhere;
+    return row (postrider.note_cut(last, new), 0, 0, true, false, 'rebase', null, false, 0, null)::postrider.relayed;
+end $$;
+
+
+--
 -- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5691,6 +8303,48 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+
+
+--
+-- Name: string_error(jsonb, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.string_error(schema jsonb, value text, at text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if length(value) < coalesce((schema -> 'minLength')::int, 0) then
+        return at || ' is shorter than ' || (schema ->> 'minLength') || ' characters';
+    elsif length(value) > (schema -> 'maxLength')::int then
+        return at || ' is longer than ' || (schema ->> 'maxLength') || ' characters';
+    elsif schema ? 'pattern' and value collate "C" !~ (schema ->> 'pattern') then
+        return at || ' does not match its pattern';
+    end if;
+    return null;
+end $$;
+
+
+--
+-- Name: subject_regex(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.subject_regex(form text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    names text[] := array(select m[1] from regexp_matches(form, '\{([^{}]*)\}', 'g') m);
+begin
+    if form = '' or octet_length(form) > 200 or form ~ '[\u0001-\u001f\u007f-\u009f]'
+       or regexp_replace(form, '\{[a-z][a-z0-9_]*\}', '', 'g') ~ '[{}]' or form ~ '\}\{'
+       or cardinality(names) <> (select count(distinct n) from unnest(names) n)
+    then
+        perform postrider.refuse('PR005', 'subject', format('%L is not the form of a subject', left(form, 80)),
+            'write the text as it is and {name} for what varies, each name once and with text between two of them: order/{id}');
+    end if;
+    return '^' || regexp_replace(regexp_replace(form, '[][(){}.*+?^$|\\-]', '\\\&', 'g'), '\\\{[a-z][a-z0-9_]*\\\}', '[^/]+', 'g') || '$';
+end $_$;
 
 
 --
@@ -6136,7 +8790,7 @@ begin
               from wanted m), '[]'),
         'events', coalesce((
             select json_agg(json_build_object('seq', v.seq, 'id', v.id, 'type', v.type, 'owner', v.owner, 'subject', v.subject,
-                       'cause', v.cause, 'data', v.data::text,
+                       'cause', v.cause, 'version', v.version, 'traceparent', v.traceparent, 'data', v.data::text,
                        'occurred_at', (extract(epoch from v.occurred_at) * 1000000)::bigint,
                        'recorded_at', (extract(epoch from v.recorded_at) * 1000000)::bigint))
               from postrider.event v where v.seq = any (array(select m.seq from wanted m))), '[]')) into told;
@@ -6238,6 +8892,97 @@ end $$;
 
 
 --
+-- Name: try_expressions(postrider.watch_plan); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.try_expressions(plan postrider.watch_plan) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET check_function_bodies TO 'on'
+    SET standard_conforming_strings TO 'on'
+    SET transform_null_equals TO 'off'
+    AS $_$
+declare
+    w postrider.watch := plan.wanted;
+    field text;
+    expression text;
+    type oid;
+    tree text;
+    fault text;
+    operation text;
+begin
+    for field, expression in
+        select k, x from (values ('condition', w.condition), ('subject', w.subject), ('data', w.data), ('owner', w.owner)) u (k, x) where x is not null
+    loop
+        fault := null;
+        begin
+            execute format('create function %s() returns void language plpgsql as %L', plan.probe,
+                format(E'begin\nperform array[\n%1$s\n];\nperform cast(\n%1$s\n as text);\nend', expression));
+            execute format(E'create view %1$s as select (\n%2$s\n) as x from (select * from %3$s) as new, (select * from %3$s) as old',
+                plan.probe, expression, w.relation);
+            select a.atttypid, r.ev_action::text into type, tree from pg_attribute a join pg_rewrite r on r.ev_class = a.attrelid
+             where a.attrelid = plan.probe::regclass and a.attnum = 1;
+            fault := case
+                when tree ~ '\{(SUBLINK|AGGREF|WINDOWFUNC|GROUPINGFUNC) ' or tree ~ ':(funcretset|opretset) true'
+                    then 'it is to look at one row only, without subqueries, aggregates, window functions and functions that return sets'
+                when field = 'condition' and type <> 'boolean'::regtype then format('it is %s, not boolean', type::regtype)
+                when field = 'data' and type not in ('json'::regtype, 'jsonb'::regtype) then format('it is %s, not json or jsonb', type::regtype)
+                end;
+            raise assert_failure;
+        exception
+            when assert_failure then null;
+            when others then fault := sqlerrm;
+        end;
+        if fault is not null then
+            raise exception using errcode = 'PR005', column = field, message = format('%s: %s', field, fault),
+                hint = 'give one SQL expression over columns of new and old, such as new.total; names of functions with their schema';
+        end if;
+    end loop;
+    begin
+        execute format('create function %s() returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as %L', plan.probe,
+            E'#variable_conflict use_column\nbegin\n' || (
+                select string_agg(format(E'perform * from (with new_rows as (select * from %1$s where false), old_rows as (select * from %1$s where false)\n%2$s) t;\n',
+                           w.relation, q), '') from unnest(plan.queries) q) || 'end');
+        execute format('alter function %s() owner to %s', plan.probe, plan.table_owner);
+        execute format('select %s()', plan.probe);
+        raise assert_failure;
+    exception
+        when assert_failure then null;
+        when others then
+            raise exception using errcode = 'PR005', column = 'relation',
+                message = format('relation: %s cannot compute an event of %s: %s', plan.table_owner, w.relation, sqlerrm),
+                hint = format('what it reads and calls must be allowed to %s, who owns the table', plan.table_owner);
+    end;
+end $_$;
+
+
+--
+-- Name: type_names(jsonb); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.type_names(types jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT string_agg(t.value, ' or '::text) AS string_agg FROM jsonb_array_elements_text(type_names.types) t(value));
+
+
+--
+-- Name: types(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.types(after text DEFAULT ''::text, most integer DEFAULT 200) RETURNS TABLE(name text, description text, exposure text, subject text, validation text, version integer, versions integer[], deprecated_on date, deprecated_note text, replaced_by text, mismatches bigint, declared_by text, generation bigint, seen_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select t.name, t.description, t.exposure, t.subject, t.validation, t.version,
+           array(select v.version from postrider.type_version v where v.type = t.name order by 1),
+           t.deprecated_on, t.deprecated_note, t.replaced_by,
+           (select count(*) from postrider.type_mismatch m where m.type = t.name), t.declared_by, t.generation, t.seen_at
+      from postrider.event_type t where t.name > after order by t.name limit most
+$$;
+
+
+--
 -- Name: unique_hash(smallint, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6275,6 +9020,7 @@ declare
     n int;
     moved int := 0;
 begin
+    kinds := postrider.without_held(kinds);
     foreach q in array queues loop
         continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
                   and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
@@ -6314,6 +9060,50 @@ end $$;
 
 
 --
+-- Name: unwatch(text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.unwatch(name text, patience_ms integer DEFAULT 3000) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    AS $$
+declare
+    until timestamptz := clock_timestamp() + patience_ms * interval '1 millisecond';
+    held regclass;
+    todo text[];
+    step text;
+begin
+    select p.relation, p.statements into held, todo from postrider.plan_unwatch(name) p;
+    if todo is null then
+        return false;
+    end if;
+    if not pg_has_role((select c.relowner from pg_class c where c.oid = held), 'usage') then
+        raise exception using errcode = 'PR005', column = 'name', message = format('name: %s belongs to somebody else', held),
+            hint = 'end it as the owner of the table';
+    end if;
+    while held is not null loop
+        begin
+            execute format('lock table only %s in access exclusive mode', held);
+            exit;
+        exception when lock_not_available then
+            if clock_timestamp() > until then
+                raise exception using errcode = 'lock_not_available', column = 'name', message = format('name: %s stays locked', held),
+                    hint = format('wait for the transactions of these processes, or end them: %s', (select string_agg(distinct l.pid::text, ', ')
+                        from pg_locks l where l.granted and l.pid <> pg_backend_pid() and l.relation = held));
+            end if;
+        end;
+        perform pg_sleep(0.02 + random() * 0.08);
+    end loop;
+    foreach step in array todo loop
+        execute step;
+    end loop;
+    perform postrider.forget_watch(name);
+    return true;
+end $$;
+
+
+--
 -- Name: usual_duties(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6341,7 +9131,100 @@ begin
     delete from postrider.uniq u where u.ctid = any (array(
         select o.ctid from postrider.uniq o where o.until < clock_timestamp() order by o.until limit 10000 for update skip locked));
     perform postrider.forget_leftovers();
+    perform postrider.forget_mismatches();
+    perform postrider.join_cuts();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
+end $$;
+
+
+--
+-- Name: verify(timestamp with time zone, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.verify("from" timestamp with time zone DEFAULT NULL::timestamp with time zone, "to" timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS postrider.verified
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    v postrider.verified;
+    c postrider.cut;
+    before postrider.cut;
+    e record;
+    j record;
+    lost bigint;
+    says text;
+begin
+    v := row (null, null, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}');
+    for c in select x.* from postrider.cut x
+              where ("from" is null or x.at >= "from") and ("to" is null or x.at < "to") order by x.no
+    loop
+        if v.first_no is null then
+            v.first_no := c.from_no;
+            select x.* into before from postrider.cut x where x.no < c.no order by x.no desc limit 1;
+        end if;
+        v.last_no := c.no;
+        v.cuts := v.cuts + 1;
+        says := case
+            when coalesce(before.no, 0) <> c.from_no - 1 then format('rows %s to %s of cut are gone', coalesce(before.no, 0) + 1, c.from_no - 1)
+            when c.hash is distinct from postrider.cut_hash(coalesce(before.joined, before.hash, '\x'), c)
+              then format('row %s of cut is not what was written', c.no)
+            when (c.events_total, c.jobs_total) is distinct from (coalesce(before.events_total, 0) + c.n, coalesce(before.jobs_total, 0) + c.jobs)
+              then format('the totals of row %s of cut are not the sum', c.no) end;
+        if says is not null then
+            v.broken := v.broken + 1;
+            v.findings := v.findings || says;
+            before := c;
+            continue;
+        end if;
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+            v.unchecked_events := v.unchecked_events + c.n;
+        elsif c.n > 0 then
+            select * into e from postrider.events_of_cut(c, before) x;
+            v.committed := v.committed + e.n;
+            v.fanned_out := v.fanned_out + c.n;
+            if e.n <> c.n or e.digest is distinct from c.digest then
+                v.missing := v.missing + greatest(c.n - e.n, 0);
+                v.altered := v.altered + 1;
+                v.findings := v.findings || case when e.n <> c.n then format('row %s of cut took %s events, %s are there', c.no, c.n, e.n)
+                                                 else format('an event of row %s of cut is not what was recorded', c.no) end;
+            end if;
+        end if;
+        if c.elsewhere then
+            v.unchecked_jobs := v.unchecked_jobs + c.jobs;
+        elsif c.jobs > 0 then
+            select * into j from postrider.jobs_of_cut(c) x;
+            lost := c.jobs - j.n;
+            v.jobs := v.jobs + j.n;
+            if j.gone and lost > 0 then
+                v.unchecked_jobs := v.unchecked_jobs + lost;
+            elsif lost <> 0 then
+                v.missing := v.missing + greatest(lost, 0);
+                v.altered := v.altered + 1;
+                v.findings := v.findings || format('row %s of cut made %s jobs, %s are there', c.no, c.jobs, j.n);
+            end if;
+        end if;
+        before := c;
+        v.findings := v.findings[1:100];
+    end loop;
+    select count(*) into v.twice from (
+        select from postrider.job x where x.event_seq is not null and x.subscription is not null
+           and (v.first_no is null or "from" is null and "to" is null or x.id > (select min(y.first_job) from postrider.cut y where y.no >= v.first_no)
+                and x.id <= (select max(y.last_job) from postrider.cut y where y.no <= v.last_no))
+         group by x.event_seq, x.subscription having count(*) > 1) t;
+    if v.twice > 0 then
+        v.findings := v.findings || format('%s pairs of an event and a subscription have more than one job', v.twice);
+    end if;
+    if "to" is null and exists (
+        select from (select coalesce(max(y.last_job), 0) as last_job from postrider.cut y) l
+          cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+          join postrider.job x on x.class = k.class and x.id > (l.last_job | 3) and x.event_seq is not null and x.subscription is not null
+         where not exists (select from postrider.poison p where p.event_seq = x.event_seq and p.subscription = x.subscription and p.ended_as = 'made'))
+    then
+        v.broken := v.broken + 1;
+        v.findings := v.findings || 'there are jobs of events after the last row of cut: rows behind it are gone'::text;
+    end if;
+    return v;
 end $$;
 
 
@@ -6450,6 +9333,83 @@ end $$;
 
 
 --
+-- Name: wanted_watch(oid, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.wanted_watch(relation oid, asked json) RETURNS postrider.watch
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    w postrider.watch;
+    base text := postrider.watch_base(relation);
+    stray text;
+    operation text;
+    past json := '{"insert": "created", "update": "updated", "delete": "deleted", "truncate": "truncated"}';
+    types jsonb := '{}';
+begin
+    perform postrider.check_watched(relation);
+    w.relid := relation;
+    select format('%I.%I', n.nspname, c.relname) into w.relation
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
+    w.name := coalesce(asked ->> 'name', base);
+    w.key_columns := (postrider.watch_key(relation)).columns;
+    w.declared_by := coalesce(asked ->> 'app', '');
+    w.generation := coalesce((asked ->> 'generation')::bigint, 0);
+    perform postrider.check_name('name', w.name, true);
+    w.columns := case when json_typeof(asked -> 'columns') = 'array' then array(select json_array_elements_text(asked -> 'columns')) end;
+    w.operations := case when json_typeof(asked -> 'operations') = 'array' then array(select json_array_elements_text(asked -> 'operations'))
+                         else array['insert', 'update', 'delete', 'truncate'] end;
+    select o into stray from unnest(w.operations) o where o is null or past ->> o is null limit 1;
+    if found or cardinality(w.operations) = 0 then
+        perform postrider.refuse('PR005', 'operations', format('%L is not an operation', coalesce(stray, '')),
+            'use some of insert, update, delete, truncate');
+    end if;
+    w.operations := array(select k from json_object_keys(past) k where k = any (w.operations));
+    select c into stray from unnest(w.columns) c
+     where not exists (select from pg_attribute a where a.attrelid = relation and a.attname = c and a.attnum > 0 and not a.attisdropped) limit 1;
+    if found or cardinality(w.columns) = 0 then
+        perform postrider.refuse('PR005', 'columns', format('%s has no column %I', w.relation, coalesce(stray, '')),
+            'name columns of the table, or none at all to watch every one');
+    end if;
+    -- kept nowhere: a trigger would be told nulls
+    select a.attname into stray from pg_attribute a
+     where a.attrelid = relation and a.attgenerated = 'v' and not a.attisdropped and (w.columns is null or a.attname = any (w.columns)) limit 1;
+    if found then
+        perform postrider.refuse('PR005', 'columns', format('column %I of %s is generated when it is read', stray, w.relation),
+            'name the other columns, or generate it as stored');
+    end if;
+    for operation, stray in select k, asked -> 'types' ->> k from json_object_keys(
+        case when json_typeof(asked -> 'types') = 'object' then asked -> 'types' else '{}' end) k
+    loop
+        if past ->> operation is null then
+            perform postrider.refuse('PR005', 'types', format('%L is not an operation', operation), 'use insert, update, delete, truncate');
+        elsif stray like 'postrider.%' or stray like 'webhook.%' or not exists (select from postrider.event_type t where t.name = stray) then
+            perform postrider.refuse_type(stray);
+        end if;
+    end loop;
+    -- a key that an update changed is told as deleted and created
+    for operation in select k from json_object_keys(past) k
+        where k = any (w.operations) or 'update' = any (w.operations) and k <> 'truncate'
+    loop
+        types := types || jsonb_build_object(operation, coalesce(asked -> 'types' ->> operation, base || '.' || (past ->> operation)));
+        perform postrider.check_name('types', types ->> operation);
+    end loop;
+    w.types := types::json;
+    w.condition := asked ->> 'condition';
+    w.subject := asked ->> 'subject';
+    w.data := asked ->> 'data';
+    w.owner := asked ->> 'owner';
+    select k into stray from (values ('condition', w.condition), ('subject', w.subject), ('data', w.data), ('owner', w.owner)) u (k, x)
+     where btrim(x) = '' or octet_length(x) > 8192 limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not an SQL expression of 1 to 8192 bytes', 'leave it out, or say what is to be computed');
+    end if;
+    return w;
+end $$;
+
+
+--
 -- Name: was_written(smallint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6457,6 +9417,380 @@ CREATE FUNCTION postrider.was_written(class smallint, first bigint) RETURNS bool
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$ select exists (select from postrider.written w where w.class = was_written.class and w.first = was_written.first) $$;
+
+
+--
+-- Name: watch(regclass, text, text[], text[], json, text, text, text, text, text, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch(relation regclass, name text DEFAULT NULL::text, columns text[] DEFAULT NULL::text[], operations text[] DEFAULT NULL::text[], types json DEFAULT NULL::json, condition text DEFAULT NULL::text, subject text DEFAULT NULL::text, data text DEFAULT NULL::text, owner text DEFAULT NULL::text, app text DEFAULT ''::text, generation bigint DEFAULT 0, patience_ms integer DEFAULT 3000) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    SET check_function_bodies TO 'on'
+    SET standard_conforming_strings TO 'on'
+    SET transform_null_equals TO 'off'
+    AS $$
+declare
+    asked json := json_build_object('name', name, 'columns', columns, 'operations', operations, 'types', types, 'condition', condition,
+        'subject', subject, 'data', data, 'owner', owner, 'app', app, 'generation', generation);
+    until timestamptz := clock_timestamp() + patience_ms * interval '1 millisecond';
+    table_owner oid := (select c.relowner from pg_class c where c.oid = relation);
+    plan postrider.watch_plan;
+    w postrider.watch;
+    step text;
+begin
+    if not pg_has_role(table_owner, 'usage') then
+        raise exception using errcode = 'PR005', column = 'relation', message = format('relation: %s belongs to %s', relation, table_owner::regrole),
+            hint = format('declare it as %s: its expressions run with the rights of the owner', table_owner::regrole);
+    end if;
+    plan := postrider.plan_watch(relation, asked);
+    if plan.state = 'change' then
+        loop
+            -- writers queue behind a lock that is waited for: so it is never waited for long, and let go in between
+            begin
+                perform postrider.plan_watch(relation, asked, true);
+                w := plan.wanted;
+                execute format('lock table only %s in share row exclusive mode', w.relation);
+                -- now that nobody else can make it: somebody may have
+                plan := postrider.plan_watch(relation, asked);
+                exit;
+            exception when lock_not_available then
+                if clock_timestamp() > until then
+                    raise exception using errcode = 'lock_not_available', column = 'relation',
+                        message = format('relation: %s stays locked', relation),
+                        hint = format('wait for the transactions of these processes, or end them: %s',
+                            (select string_agg(distinct l.pid::text, ', ') from pg_locks l where l.granted and l.pid <> pg_backend_pid()
+                                and (l.relation = watch.relation and l.mode <> 'AccessShareLock' or l.locktype = 'advisory' and l.classid = 7305)));
+                end if;
+            end;
+            perform pg_sleep(0.02 + random() * 0.08);
+        end loop;
+    end if;
+    if plan.state = 'change' then
+        perform postrider.try_expressions(plan);
+        foreach step in array plan.statements loop
+            execute step;
+        end loop;
+    end if;
+    perform postrider.note_watch(relation, asked);
+    return plan.state = 'change';
+end $$;
+
+
+--
+-- Name: watch_base(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_base(relation oid) RETURNS text
+    LANGUAGE sql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT btrim((CASE WHEN (n.nspname <> 'public'::name) THEN (regexp_replace(lower((n.nspname)::text), '[^a-z0-9_-]+'::text, '_'::text, 'g'::text) || '.'::text) ELSE ''::text END || regexp_replace(lower((c.relname)::text), '[^a-z0-9_-]+'::text, '_'::text, 'g'::text)), '.'::text) AS btrim FROM (pg_class c JOIN pg_namespace n ON ((n.oid = c.relnamespace))) WHERE (c.oid = watch_base.relation));
+
+
+--
+-- Name: watch_faults(postrider.watch, pg_class, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_faults(w postrider.watch, c pg_class, label text) RETURNS TABLE(severity text, problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    key text[] := (postrider.watch_key(c.oid)).columns;
+    p pg_proc;
+    fault text;
+    again constant text := 'declare the watch again';
+begin
+    if c.relispartition then
+        return query select 'critical', 'attached', 'the table became a partition: what is written through its parent is not seen',
+            format('end this watch, and watch %s', pg_partition_root(c.oid));
+    end if;
+    if to_regclass(w.relation) is null then
+        return query select 'warning', 'renamed', format('the table is called %s now', c.oid::regclass), again;
+    end if;
+    if key is distinct from w.key_columns then
+        return query select 'critical', 'key', format('its key was (%s) and is (%s)', array_to_string(w.key_columns, ', '),
+            coalesce(array_to_string(key, ', '), 'none')), case when key is null then 'give it a primary key, and ' else '' end || again;
+    end if;
+    return query select 'critical', 'column', format('column %I is gone, or called otherwise: writes to the table fail', u), again || ' with the columns that there are'
+        from unnest(w.columns) u
+       where not exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = u and a.attnum > 0 and not a.attisdropped);
+    return query select 'critical', 'type', format('type %L is not declared any more: writes to the table fail', t.value), 'declare the type'
+        from json_each_text(w.types) t where not exists (select from postrider.event_type e where e.name = t.value);
+    if not has_schema_privilege(c.relowner, 'postrider', 'usage')
+       or not has_function_privilege(c.relowner, 'postrider.record_rows(text[], text[], text[], json[], json[], boolean)', 'execute')
+    then
+        return query select 'critical', 'right', format('%s, who owns the table, may not record events: writes to the table fail', c.relowner::regrole),
+            format('grant usage on schema postrider to %1$s; grant execute on function postrider.record_rows to %1$s', c.relowner::regrole);
+    end if;
+    select f.* into p from pg_proc f where f.pronamespace = c.relnamespace and f.proname = label and f.pronargs = 0;
+    fault := postrider.watch_function_fault(p, c.relowner,
+        case when key is not distinct from w.key_columns and to_regclass(w.relation) is not null then postrider.watch_source(w) else p.prosrc end,
+        postrider.watch_settings(w));
+    if fault is not null then
+        return query select 'critical', 'function', format('the function %I is not as it was made: %s', label, fault), again;
+    end if;
+    return query select 'critical', 'trigger', format('the trigger %I is missing, switched off or altered', label || '_' || o), again
+        from unnest(w.operations) o where not postrider.watch_trigger_stands(c.oid, label, o, coalesce(p.oid, 0));
+end $_$;
+
+
+--
+-- Name: watch_function_fault(pg_proc, oid, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((p).oid IS NULL) THEN 'missing'::text WHEN ((p).proowner <> table_owner) THEN 'owner'::text WHEN (((p).prosrc <> source) OR ((p).proconfig IS DISTINCT FROM settings) OR (NOT (p).prosecdef) OR ((p).prolang <> (SELECT l.oid FROM pg_language l WHERE (l.lanname = 'plpgsql'::name)))) THEN 'altered'::text WHEN (EXISTS (SELECT FROM aclexplode(COALESCE((watch_function_fault.p).proacl, acldefault('f'::"char", (watch_function_fault.p).proowner))) a(grantor, grantee, privilege_type, is_grantable) WHERE (a.grantee <> (watch_function_fault.p).proowner))) THEN 'granted'::text ELSE NULL::text END;
+
+
+--
+-- Name: watch_holes(pg_class); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_holes(c pg_class) RETURNS TABLE(problem text, says text, remedy text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    return query
+        select 'partition', format('%s may be written directly by %s, which is not seen', f.relid, string_agg(distinct g.grantee::regrole::text, ', ')),
+               format('write through %s, or take that right away: revoke insert, update, delete, truncate on %s from …', c.oid::regclass, f.relid)
+          from (select t.relid from pg_partition_tree(c.oid) t where t.level > 0
+                union select i.inhrelid::regclass from pg_inherits i where i.inhparent = c.oid) f join pg_class l on l.oid = f.relid
+         cross join lateral aclexplode(l.relacl) g
+         where g.grantee not in (0, l.relowner) and g.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+         group by f.relid;
+    return query
+        select 'logical', format('a subscription of logical replication writes %s, which is not seen', c.oid::regclass),
+               'watch the table where it is written, on the publisher'
+         where exists (select from pg_subscription_rel r where r.srrelid in (select c.oid union select f.relid from pg_partition_tree(c.oid) f));
+    return query
+        select 'replica', format('sessions of %s fire no triggers: %s', coalesce(nullif(s.setrole, 0)::regrole::text, 'every role'), x),
+               'reset session_replication_role there, or write as somebody else'
+          from pg_db_role_setting s cross join lateral unnest(s.setconfig) x
+         where s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database()))
+           and x ~* '^session_replication_role=replica$';
+    return query
+        select 'unlogged', format('%s is unlogged: a crash empties it, which is not seen', c.oid::regclass), format('alter table %s set logged', c.oid::regclass)
+         where c.relpersistence = 'u';
+end $_$;
+
+
+--
+-- Name: watch_image(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_image(side text, columns text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN (columns IS NULL) THEN format('row_to_json(%s."postrider: row")'::text, side) ELSE (SELECT format('row_to_json((select "postrider: image" from (select %s) as "postrider: image"))'::text, string_agg(format('%s.%I'::text, watch_image.side, c.c), ', '::text)) AS format FROM unnest(watch_image.columns) c(c)) END;
+
+
+--
+-- Name: watch_key(oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_key(relation oid) RETURNS postrider.table_key
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT ROW(array_agg((a.attname)::text ORDER BY k.n), array_agg(format('operator(%I.%s)'::text, s.nspname, o.oprname) ORDER BY k.n))::postrider.table_key AS "row" FROM ((((((pg_index i CROSS JOIN LATERAL UNNEST((i.indkey)::smallint[], (i.indclass)::oid[]) WITH ORDINALITY k(attnum, opclass, n)) JOIN pg_attribute a ON (((a.attrelid = i.indrelid) AND (a.attnum = k.attnum)))) JOIN pg_opclass c ON ((c.oid = k.opclass))) JOIN pg_amop m ON (((m.amopfamily = c.opcfamily) AND (m.amoplefttype = c.opcintype) AND (m.amoprighttype = c.opcintype) AND (m.amopstrategy = 3) AND (m.amopmethod = c.opcmethod)))) JOIN pg_operator o ON ((o.oid = m.amopopr))) JOIN pg_namespace s ON ((s.oid = o.oprnamespace))) WHERE ((i.indrelid = watch_key.relation) AND i.indisprimary AND i.indisvalid AND (k.n <= i.indnkeyatts)));
+
+
+--
+-- Name: watch_query(postrider.watch, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_query(w postrider.watch, operation text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    key postrider.table_key := postrider.watch_key(w.relid);
+    updates boolean := operation = 'update';
+    here text := case operation when 'delete' then 'old' else 'new' end;
+    value text := case when updates then 'coalesce(new.%1$I, old.%1$I)' else here || '.%1$I' end;
+    rows_of text := '(select "postrider: r".*, "postrider: r" as "postrider: row"' || case when updates then ', row_number() over () as "postrider: n"' else '' end
+        || ' from %s_rows as "postrider: r") as %s';
+    shown text[];
+    label text;
+    data text;
+    big text;
+    changed text;
+    key_json text;
+begin
+    if w.columns is not null then
+        shown := array(select c from unnest(key.columns || w.columns) with ordinality u (c, n) group by c order by min(n));
+    end if;
+    -- the parts of a key stay apart
+    select quote_literal(postrider.watch_base(w.relid) || '/') || ' || '
+           || string_agg(format(case cardinality(key.columns) when 1 then '%s::text'
+                  else $q$replace(replace(%s::text, '%%', '%%25'), '/', '%%2F')$q$ end, format(value, c)), $q$ || '/' || $q$ order by n),
+           format('json_build_object(%s)', string_agg(format('%L, %s', c, format(value, c)), ', ' order by n))
+      into label, key_json from unnest(key.columns) with ordinality u (c, n);
+    data := format($q$json_build_object('%s', %s)$q$, here, postrider.watch_image(here, shown));
+    if w.data is not null then
+        data := format(E'coalesce((\n%s\n)::json, \'null\')', w.data);
+    elsif updates then
+        data := format($q$case when new."postrider: n" is null then json_build_object('old', %2$s)
+            when old."postrider: n" is null then json_build_object('new', %1$s)
+            else json_build_object('old', %2$s, 'new', %1$s) end$q$,
+            postrider.watch_image('new', shown), postrider.watch_image('old', shown));
+    end if;
+    -- what is larger than an event can be, even while it is compressed, is not made into one first
+    if w.data is null then
+        select string_agg(case when shown is null then format('coalesce(pg_column_size(%s."postrider: row"), 0)', side)
+                   else (select string_agg(format('coalesce(pg_column_size(%s.%I), 0)', side, c), ' + ') from unnest(shown) c) end, ' + ')
+          into big from unnest(case when updates then array['old', 'new'] else array[here] end) side;
+        data := format('case when %s <= 262144 then %s end', big, data);
+    end if;
+    if updates then
+        changed := case when w.columns is null then 'new."postrider: row" *<> old."postrider: row"'
+            else (select format('row (%s)::record *<> row (%s)::record', string_agg(format('new.%I', c), ', '), string_agg(format('old.%I', c), ', '))
+                    from unnest(w.columns) c) end;
+        changed := format('(old."postrider: n" is null or new."postrider: n" is null or %s)', changed);
+    end if;
+    return format(E'select %s as type,\n%s as subject,\n%s as owner,\n%s as data,\n%s as key\n  from ',
+            case when updates then format('case when new."postrider: n" is null then %L when old."postrider: n" is null then %L else %L end',
+                     w.types ->> 'delete', w.types ->> 'insert', w.types ->> 'update') else quote_literal(w.types ->> operation) end,
+            case when w.subject is null then label else format(E'coalesce(nullif((\n%s\n)::text, \'\'), %s)', w.subject, label) end,
+            case when w.owner is null then $q$''$q$ else format(E'coalesce((\n%s\n)::text, \'\')', w.owner) end, data, key_json)
+        || case when updates then format(rows_of, 'old', 'old') || ' full join ' || format(rows_of, 'new', 'new') || ' on '
+                    || (select string_agg(format('new.%1$I %2$s old.%1$I', c, e), ' and ') from unnest(key.columns, key.equals) u (c, e))
+                -- without expressions nobody asks for the other side
+                when coalesce(w.condition, w.subject, w.data, w.owner) is null then format(rows_of, here, here)
+                else format(rows_of, here, here) || ' left join ' || format(rows_of, here, case here when 'new' then 'old' else 'new' end)
+                    || ' on false' end
+        || coalesce(E'\n where ' || nullif(concat_ws(' and ', changed, E'(\n' || w.condition || E'\n)'), ''), '')
+        || case when updates then E'\n order by coalesce(new."postrider: n", old."postrider: n"), new."postrider: n" is not null' else '' end;
+end $_$;
+
+
+--
+-- Name: watch_settings(postrider.watch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_settings(w postrider.watch) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (ARRAY['search_path=pg_catalog, pg_temp'::text, 'TimeZone=UTC'::text, 'DateStyle=iso, mdy'::text, 'IntervalStyle=postgres'::text, 'bytea_output=hex'::text, 'extra_float_digits=1'::text, 'jit=off'::text] || CASE WHEN (COALESCE((w).condition, (w).subject, (w).data, (w).owner) IS NULL) THEN '{}'::text[] ELSE ARRAY['standard_conforming_strings=on'::text, 'transform_null_equals=off'::text] END);
+
+
+--
+-- Name: watch_source(postrider.watch); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_source(w postrider.watch) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    flush text := 'perform postrider.record_rows(types, subjects, owners, datas, keys%s);';
+    body text := '';
+    operation text;
+begin
+    foreach operation in array w.operations loop
+        if operation = 'truncate' then
+            body := body || format($q$
+    if tg_op = 'TRUNCATE' then
+        perform postrider.record_rows(array[%L], array[%L], array[''], array[json_build_object('table', %L)], array[null::json]);
+        return null;
+    end if;$q$, w.types ->> 'truncate', postrider.watch_base(w.relid), w.relation);
+        else
+            body := body || format($q$
+    if tg_op = %1$L then
+        for change in
+%2$s
+        loop
+            if n = 1000 or bytes > 1000000 then
+                %3$s
+                types := '{}'; subjects := '{}'; owners := '{}'; datas := '{}'; keys := '{}';
+                n := 0; bytes := 0;
+            end if;
+            n := n + 1;
+            bytes := bytes + coalesce(octet_length(change.data::text), 0);
+            types[n] := change.type; subjects[n] := change.subject; owners[n] := change.owner;
+            datas[n] := change.data; keys[n] := change.key;
+        end loop;
+    end if;$q$, upper(operation), postrider.watch_query(w, operation), format(flush, ', false'));
+        end if;
+    end loop;
+    return format($q$
+-- Written by postrider.watch for %1$s; do not edit: declare it again.
+#variable_conflict use_column
+declare
+    change record;
+    types text[]; subjects text[]; owners text[]; datas json[]; keys json[];
+    n int := 0;
+    bytes bigint := 0;
+begin%2$s
+    if n > 0 then
+        %3$s
+    end if;
+    return null;
+end $q$, to_json(w.name), body, format(flush, ''));
+end $_$;
+
+
+--
+-- Name: watch_statements(postrider.watch, name, oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_statements(w postrider.watch, schema name, table_owner oid) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    label text := postrider.watch_label(w.name);
+    fn text := format('%I.%I', schema, label);
+    p pg_proc;
+    fault text;
+    operation text;
+    todo text[] := '{}';
+begin
+    select * into p from pg_proc f where f.oid = to_regprocedure(fn || '()');
+    fault := postrider.watch_function_fault(p, table_owner, postrider.watch_source(w), postrider.watch_settings(w));
+    if fault is not null then
+        if p.oid is not null then
+            todo := todo || format('alter function %s() owner to %s', fn, table_owner::regrole);
+        end if;
+        todo := todo || format('create or replace function %s() returns trigger language plpgsql security definer %s as %L', fn,
+            (select string_agg(format('set %I = %s', split_part(s, '=', 1),
+                        case when s like 'DateStyle%' or s like 'search_path%' then split_part(s, '=', 2)
+                             else quote_literal(split_part(s, '=', 2)) end), ' ' order by n)
+               from unnest(postrider.watch_settings(w)) with ordinality u (s, n)), postrider.watch_source(w))
+            || format('alter function %s() owner to %s', fn, table_owner::regrole)
+            || format('revoke all on function %s() from public', fn)
+            || array(select format('revoke all on function %s() from %s', fn, a.grantee::regrole)
+                       from aclexplode(p.proacl) a where a.grantee not in (0, table_owner));
+    end if;
+    foreach operation in array array['insert', 'update', 'delete', 'truncate'] loop
+        if operation <> all (w.operations) then
+            todo := todo || array(select format('drop trigger %I on %s', t.tgname, w.relation)
+                from pg_trigger t where t.tgrelid = w.relid and t.tgname = label || '_' || operation);
+        elsif p.oid is null or not postrider.watch_trigger_stands(w.relid, label, operation, p.oid) then
+            todo := todo || format('create or replace trigger %I after %s on %s%s for each statement execute function %s()',
+                label || '_' || operation, operation, w.relation, case operation when 'insert' then ' referencing new table as new_rows'
+                    when 'update' then ' referencing old table as old_rows new table as new_rows'
+                    when 'delete' then ' referencing old table as old_rows' else '' end, fn)
+                -- what replaces a trigger that is switched off is switched off
+                || format('alter table %s enable trigger %I', w.relation, label || '_' || operation);
+        end if;
+    end loop;
+    return todo;
+end $$;
+
+
+--
+-- Name: watch_trigger_stands(oid, text, text, oid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watch_trigger_stands(relation oid, label text, operation text, calls oid) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (EXISTS (SELECT FROM (pg_trigger t JOIN (VALUES ('insert'::text,4,NULL::text,'new_rows'::text), ('update'::text,16,'old_rows'::text,'new_rows'::text), ('delete'::text,8,'old_rows'::text,NULL::text), ('truncate'::text,32,NULL::text,NULL::text)) e(operation, "bit", old_rows, new_rows) ON ((e.operation = watch_trigger_stands.operation))) WHERE ((t.tgrelid = watch_trigger_stands.relation) AND (t.tgname = ((watch_trigger_stands.label || '_'::text) || e.operation)) AND (t.tgfoid = watch_trigger_stands.calls) AND (t.tgtype = e."bit") AND (t.tgenabled = ANY (ARRAY['O'::"char", 'A'::"char"])) AND (t.tgqual IS NULL) AND (NOT t.tgisinternal) AND (t.tgnargs = 0) AND (NOT (t.tgoldtable IS DISTINCT FROM (e.old_rows)::name)) AND (NOT (t.tgnewtable IS DISTINCT FROM (e.new_rows)::name)))));
 
 
 --
@@ -6475,6 +9809,70 @@ begin
     execute format('create trigger note_written after insert or update on postrider.%I
         for each row execute function postrider.note_written(%s, %s)', child, class, first);
     return true;
+end $$;
+
+
+--
+-- Name: watches(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.watches() RETURNS TABLE(name text, relation text, key_columns text[], columns text[], operations text[], types json, condition text, subject text, data text, owner text, declared_by text, generation bigint, created_at timestamp with time zone, seen_at timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ SELECT w.name,
+     w.relation,
+     w.key_columns,
+     w.columns,
+     w.operations,
+     w.types,
+     w.condition,
+     w.subject,
+     w.data,
+     w.owner,
+     w.declared_by,
+     w.generation,
+     w.created_at,
+     w.seen_at
+    FROM postrider.watch w
+   ORDER BY w.name;
+END;
+
+
+--
+-- Name: without_held(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.without_held(kinds text[]) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT k.k FROM unnest(without_held.kinds) k(k) WHERE (NOT postrider.is_held(k.k)));
+
+
+--
+-- Name: without_refused(bigint, json, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    r record;
+begin
+    aside := 0;
+    for r in select (x ->> 'seq')::bigint as seq, (x ->> 'subscription')::bigint as subscription, x ->> 'error' as error
+               from json_array_elements(refused) x
+              where exists (select from json_array_elements(matched -> 'jobs') j
+                             where j ->> 'seq' = x ->> 'seq' and j ->> 'subscription' = x ->> 'subscription')
+    loop
+        perform postrider.set_aside(r.seq, r.subscription, no, '', coalesce(r.error, ''));
+        aside := aside + 1;
+    end loop;
+    matched_left := json_build_object('events', matched -> 'events', 'jobs', (
+        select coalesce(json_agg(j), '[]') from json_array_elements(matched -> 'jobs') j
+         where not exists (select from json_array_elements(refused) x
+                            where j ->> 'seq' = x ->> 'seq' and j ->> 'subscription' = x ->> 'subscription')));
 end $$;
 
 
@@ -6631,6 +10029,18 @@ CREATE TABLE postrider.epoch (
 
 
 --
+-- Name: erased; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.erased (
+    seq bigint NOT NULL,
+    data_sha256 bytea NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    reason text NOT NULL
+);
+
+
+--
 -- Name: event_done; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -6672,10 +10082,20 @@ CREATE TABLE postrider.event_type (
     name text NOT NULL COLLATE pg_catalog."C",
     description text DEFAULT ''::text NOT NULL,
     exposure text DEFAULT 'internal'::text NOT NULL,
+    subject text,
+    subject_fits text,
+    validation text DEFAULT 'off'::text NOT NULL,
+    version integer,
+    versions integer[] DEFAULT '{}'::integer[] NOT NULL,
+    deprecated_on date,
+    deprecated_note text DEFAULT ''::text NOT NULL,
+    replaced_by text,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text])))
+    CONSTRAINT exposure_is_internal_or_public CHECK ((exposure = ANY (ARRAY['internal'::text, 'public'::text]))),
+    CONSTRAINT validation_is_off_warn_or_enforce CHECK ((validation = ANY (ARRAY['off'::text, 'warn'::text, 'enforce'::text]))),
+    CONSTRAINT what_is_validated_has_a_version CHECK (((validation = 'off'::text) OR (version IS NOT NULL)))
 );
 
 
@@ -6704,15 +10124,14 @@ CREATE TABLE postrider.idempotency (
 
 
 --
--- Name: job_epoch; Type: SEQUENCE; Schema: postrider; Owner: -
+-- Name: joined_cuts; Type: TABLE; Schema: postrider; Owner: -
 --
 
-CREATE SEQUENCE postrider.job_epoch
-    START WITH 0
-    INCREMENT BY 1
-    MINVALUE 0
-    MAXVALUE 65535
-    CACHE 1;
+CREATE TABLE postrider.joined_cuts (
+    one boolean DEFAULT true NOT NULL,
+    no bigint NOT NULL,
+    CONSTRAINT there_is_one_mark CHECK (one)
+);
 
 
 --
@@ -6735,19 +10154,6 @@ CREATE SEQUENCE postrider.lease_id
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
-
-
---
--- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.log_epoch (
-    no integer NOT NULL,
-    system_identifier bigint NOT NULL,
-    floor_seq bigint NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    note text NOT NULL
-);
 
 
 --
@@ -6799,6 +10205,16 @@ CREATE TABLE postrider.queue (
 
 
 --
+-- Name: rebase_known; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.rebase_known (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL
+);
+
+
+--
 -- Name: retention; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -6809,6 +10225,17 @@ CREATE TABLE postrider.retention (
     generation bigint DEFAULT '-1'::integer NOT NULL,
     CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
     CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
+);
+
+
+--
+-- Name: stranger; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.stranger (
+    name text NOT NULL,
+    app text NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 
@@ -6837,6 +10264,35 @@ ALTER TABLE postrider.subscription_start ALTER COLUMN id ADD GENERATED ALWAYS AS
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+
+--
+-- Name: type_mismatch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.type_mismatch (
+    seq bigint NOT NULL,
+    type text NOT NULL COLLATE pg_catalog."C",
+    version integer NOT NULL,
+    problem text NOT NULL
+);
+
+
+--
+-- Name: type_version; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.type_version (
+    type text NOT NULL COLLATE pg_catalog."C",
+    version integer NOT NULL,
+    schema json NOT NULL,
+    example json NOT NULL,
+    breaking boolean NOT NULL,
+    compiled jsonb NOT NULL,
+    declared_by text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT version_is_1_to_32767 CHECK (((version >= 1) AND (version <= 32767)))
 );
 
 
@@ -6973,6 +10429,14 @@ ALTER TABLE ONLY postrider.epoch
 
 
 --
+-- Name: erased erased_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.erased
+    ADD CONSTRAINT erased_pkey PRIMARY KEY (seq);
+
+
+--
 -- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -7013,11 +10477,27 @@ ALTER TABLE ONLY postrider.idempotency
 
 
 --
+-- Name: instance instance_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.instance
+    ADD CONSTRAINT instance_pkey PRIMARY KEY (one);
+
+
+--
 -- Name: job job_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (class, id);
+
+
+--
+-- Name: joined_cuts joined_cuts_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.joined_cuts
+    ADD CONSTRAINT joined_cuts_pkey PRIMARY KEY (one);
 
 
 --
@@ -7101,6 +10581,14 @@ ALTER TABLE ONLY postrider.pinned
 
 
 --
+-- Name: poison poison_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.poison
+    ADD CONSTRAINT poison_pkey PRIMARY KEY (event_seq, subscription);
+
+
+--
 -- Name: progress progress_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -7122,6 +10610,22 @@ ALTER TABLE ONLY postrider.queue
 
 ALTER TABLE ONLY postrider.ready
     ADD CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, share, pos);
+
+
+--
+-- Name: rebase_known rebase_known_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.rebase_known
+    ADD CONSTRAINT rebase_known_pkey PRIMARY KEY (event_seq, subscription);
+
+
+--
+-- Name: rebased rebased_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.rebased
+    ADD CONSTRAINT rebased_pkey PRIMARY KEY (seq);
 
 
 --
@@ -7157,6 +10661,14 @@ ALTER TABLE ONLY postrider.schedule
 
 
 --
+-- Name: stranger stranger_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.stranger
+    ADD CONSTRAINT stranger_pkey PRIMARY KEY (name, app);
+
+
+--
 -- Name: subscription subscription_name_key; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -7189,11 +10701,35 @@ ALTER TABLE ONLY postrider.tally
 
 
 --
+-- Name: type_mismatch type_mismatch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_mismatch
+    ADD CONSTRAINT type_mismatch_pkey PRIMARY KEY (seq);
+
+
+--
+-- Name: type_version type_version_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_version
+    ADD CONSTRAINT type_version_pkey PRIMARY KEY (type, version);
+
+
+--
 -- Name: uniq uniq_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
 ALTER TABLE ONLY postrider.uniq
     ADD CONSTRAINT uniq_pkey PRIMARY KEY (hash);
+
+
+--
+-- Name: watch watch_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.watch
+    ADD CONSTRAINT watch_pkey PRIMARY KEY (name);
 
 
 --
@@ -7296,6 +10832,13 @@ CREATE INDEX parked_job ON postrider.parked USING btree (id);
 
 
 --
+-- Name: poison_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX poison_due ON postrider.poison USING btree (retry_at) WHERE (ended_at IS NULL);
+
+
+--
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -7338,6 +10881,13 @@ CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share
 
 
 --
+-- Name: rebased_by_cut; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX rebased_by_cut ON postrider.rebased USING btree (cut, seq);
+
+
+--
 -- Name: route_coalescing; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -7377,6 +10927,13 @@ CREATE INDEX secret_of_endpoint ON postrider.endpoint_secret USING btree (endpoi
 --
 
 CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING btree (subscription) WHERE (over_at IS NULL);
+
+
+--
+-- Name: type_mismatch_of_type; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX type_mismatch_of_type ON postrider.type_mismatch USING btree (type, seq);
 
 
 --
@@ -7456,10 +11013,25 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
+-- Name: type_version type_version_type_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.type_version
+    ADD CONSTRAINT type_version_type_fkey FOREIGN KEY (type) REFERENCES postrider.event_type(name);
+
+
+--
 -- Name: FUNCTION act_on_lane(queue text, order_key text, act text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.act_on_lane(queue text, order_key text, act text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION advance_drawn(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.advance_drawn() FROM PUBLIC;
 
 
 --
@@ -7498,6 +11070,13 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_keeping() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION alerts_of_relay(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_relay() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION alerts_of_server(long interval); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7505,10 +11084,31 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION array_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION asked_subscription(filter json); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION await_fanout(event uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.await_fanout(event uuid) FROM PUBLIC;
 
 
 --
@@ -7540,6 +11140,13 @@ REVOKE ALL ON FUNCTION postrider.cancel_within(ids bigint[], reason text, looks 
 
 
 --
+-- Name: FUNCTION cause_of(said text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cause_of(said text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_alike(unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7565,6 +11172,20 @@ REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col int
 --
 
 REVOKE ALL ON FUNCTION postrider.check_escapes(field text, txt text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_event(type text, subject text, data json, INOUT version integer, OUT mismatch text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_instance(name text, app text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_instance(name text, app text) FROM PUBLIC;
 
 
 --
@@ -7624,10 +11245,52 @@ REVOKE ALL ON FUNCTION postrider.check_retry(retry json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION check_same(known_id uuid, type text, subject text, data json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_same(known_id uuid, type text, subject text, data json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_start(start text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_subscribed(subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_type(said json, exposure text, validation text, subject text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_type(said json, exposure text, validation text, subject text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_version(type text, said json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_version(type text, said json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_watched(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_watched(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_watches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
 
 
 --
@@ -7652,10 +11315,38 @@ REVOKE ALL ON FUNCTION postrider.coalesce_events(at timestamp with time zone, se
 
 
 --
+-- Name: FUNCTION compile_keyword(k text, v jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_keyword(k text, v jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_parts(root jsonb, parts jsonb, at text, seen text[], level integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_reference(root jsonb, reference jsonb, at text, seen text[], level integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION compile_routes(subscriptions bigint[], types text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION compile_schema(root jsonb, schema jsonb, at text, seen text[], level integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at text, seen text[], level integer) FROM PUBLIC;
 
 
 --
@@ -7701,6 +11392,20 @@ REVOKE ALL ON FUNCTION postrider.declare_subscriptions(declared json, app text, 
 
 
 --
+-- Name: FUNCTION declare_types(types json, app text, gen bigint, own boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_types(types json, app text, gen bigint, own boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare_versions(type text, versions json, app text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_versions(type text, versions json, app text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION delete(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7715,6 +11420,13 @@ REVOKE ALL ON FUNCTION postrider.drop_events(epoch bigint, child text) FROM PUBL
 
 
 --
+-- Name: FUNCTION drop_poison(reason text, event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_poison(reason text, event uuid, subscription text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION drop_schedule(name text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7726,6 +11438,20 @@ REVOKE ALL ON FUNCTION postrider.drop_schedule(name text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.drop_subscription(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION dropped_traceparents(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.dropped_traceparents() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION due_elsewhere(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.due_elsewhere() FROM PUBLIC;
 
 
 --
@@ -7771,6 +11497,13 @@ REVOKE ALL ON FUNCTION postrider.enqueue_many_alike(jobs json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION erase(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.erase(event uuid, reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION event_id(recorded_at timestamp with time zone, seq bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7799,6 +11532,13 @@ REVOKE ALL ON FUNCTION postrider.event_seq(id uuid) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, OUT n bigint, OUT digest bytea) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION exchange_span(class smallint, first bigint, until bigint, suffix text, ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7817,6 +11557,13 @@ REVOKE ALL ON FUNCTION postrider.explain(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.said(at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION explain_held(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.explain_held() FROM PUBLIC;
 
 
 --
@@ -7876,6 +11623,13 @@ REVOKE ALL ON FUNCTION postrider.fire_schedule(name text, seen timestamp with ti
 
 
 --
+-- Name: FUNCTION first_cut(epoch integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.first_cut(epoch integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION first_of_key(owner text, key text, new_id uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -7897,10 +11651,31 @@ REVOKE ALL ON FUNCTION postrider.flags_of_waiting(flags smallint) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION follow(cause uuid, INOUT traceparent text, OUT depth integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.follow(cause uuid, INOUT traceparent text, OUT depth integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION forget_leftovers(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.forget_leftovers() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION forget_mismatches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_mismatches() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION forget_watch(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.forget_watch(name text) FROM PUBLIC;
 
 
 --
@@ -7939,10 +11714,10 @@ REVOKE ALL ON FUNCTION postrider.group_failures(most integer) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION hand_over(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION hand_over(most integer, elsewhere boolean, careful boolean, refused json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.hand_over(most integer, elsewhere boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.hand_over(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
 
 
 --
@@ -7988,10 +11763,52 @@ REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION is_among(value jsonb, list jsonb); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_among(value jsonb, list jsonb) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_outbound(kind text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_outbound(kind text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_held(kind text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_held(kind text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_of_the_server(code text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_of_the_server(code text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_relayed(seq bigint, xid xid8); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_relayed(seq bigint, xid xid8) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION job_position(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.job_position() FROM PUBLIC;
 
 
 --
@@ -8009,10 +11826,24 @@ REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM 
 
 
 --
+-- Name: FUNCTION jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION jobs_open(jobs bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.jobs_open(jobs bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION join_cuts(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.join_cuts(most integer) FROM PUBLIC;
 
 
 --
@@ -8093,10 +11924,24 @@ REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT upto integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_each(no bigint, at timestamp with time zone, s postrider.slice, below boolean, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT upto integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION make_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.make_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_one(no bigint, at timestamp with time zone, seq bigint, type text, owner text, subscriptions bigint[], OUT jobs integer, OUT aside integer, OUT failed integer) FROM PUBLIC;
 
 
 --
@@ -8128,6 +11973,41 @@ REVOKE ALL ON FUNCTION postrider.matches(at timestamp with time zone, seqs bigin
 
 
 --
+-- Name: FUNCTION mismatches(type text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.mismatches(type text, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION name_distance(one text, other text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.name_distance(one text, other text, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION name_instance(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.name_instance(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION nearest_names(name text, names text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION next_turn(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8149,10 +12029,24 @@ REVOKE ALL ON FUNCTION postrider.note_cancellation(ids bigint[], reason text) FR
 
 
 --
+-- Name: FUNCTION note_cut(last postrider.cut, new postrider.cut); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_cut(last postrider.cut, new postrider.cut) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_failed(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION note_known(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_known() FROM PUBLIC;
 
 
 --
@@ -8163,10 +12057,31 @@ REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM 
 
 
 --
+-- Name: FUNCTION note_watch(relation oid, asked json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_watch(relation oid, asked json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_written(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.note_written() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION number_error(schema jsonb, value numeric, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.number_error(schema jsonb, value numeric, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION object_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
 
 
 --
@@ -8205,6 +12120,13 @@ REVOKE ALL ON FUNCTION postrider.pause(queue text, paused boolean) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION pause_outbound(reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause_outbound(reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8219,10 +12141,59 @@ REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind
 
 
 --
+-- Name: FUNCTION watch_label(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_label(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION plan_unwatch(name text, OUT relation regclass, OUT statements text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.plan_unwatch(name text, OUT relation regclass, OUT statements text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION plan_watch(relation oid, asked json, lock boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.plan_watch(relation oid, asked json, lock boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION pointer_part(name text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pointer_part(name text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION poison_retry_at(tries integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.poison_retry_at(tries integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.poison_tried(p postrider.poison, made boolean, code text, error text, first_job bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION promote(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.promote(most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION properties_narrowed(old jsonb, new jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.properties_narrowed(old jsonb, new jsonb, at text) FROM PUBLIC;
 
 
 --
@@ -8254,10 +12225,10 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
--- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text) FROM PUBLIC;
 
 
 --
@@ -8265,6 +12236,13 @@ REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owne
 --
 
 REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean) FROM PUBLIC;
 
 
 --
@@ -8289,6 +12267,13 @@ REVOKE ALL ON FUNCTION postrider.refuse_schedule(name text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION refuse_schema(at text, message text, remedy text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.refuse_schema(at text, message text, remedy text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION refuse_type(type text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8296,10 +12281,10 @@ REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION relay(most integer, elsewhere boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION relay(most integer, elsewhere boolean, careful boolean, refused json); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
 
 
 --
@@ -8307,6 +12292,13 @@ REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean) FROM PUB
 --
 
 REVOKE ALL ON FUNCTION postrider.replace_waiting(id bigint, args json, run_at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION requeue(event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.requeue(event uuid, subscription text) FROM PUBLIC;
 
 
 --
@@ -8321,6 +12313,20 @@ REVOKE ALL ON FUNCTION postrider.rescue(dead uuid, seen_beat bigint) FROM PUBLIC
 --
 
 REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint, told_at timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION resume_outbound(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.resume_outbound() FROM PUBLIC;
 
 
 --
@@ -8345,6 +12351,13 @@ REVOKE ALL ON FUNCTION postrider.retire_span(class smallint, first bigint, until
 
 
 --
+-- Name: FUNCTION retried_elsewhere(tried json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retried_elsewhere(tried json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION retry(ids bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8352,10 +12365,31 @@ REVOKE ALL ON FUNCTION postrider.retry(ids bigint[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION retry_poison(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.retry_poison() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION row_fault(data json, key json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.row_fault(data json, key json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION row_subject(subject text, key json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.row_subject(subject text, key json) FROM PUBLIC;
 
 
 --
@@ -8377,6 +12411,34 @@ REVOKE ALL ON FUNCTION postrider.run_schedule(name text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.schedule_due_in_ms(names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_narrowed(old jsonb, new jsonb, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION schema_pattern(pattern text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.set_aside(event_seq bigint, subscription bigint, cut bigint, code text, error text) FROM PUBLIC;
 
 
 --
@@ -8429,6 +12491,13 @@ REVOKE ALL ON FUNCTION postrider.share_unique(hash bytea, job bigint) FROM PUBLI
 
 
 --
+-- Name: FUNCTION start_rebase(last postrider.cut, epoch postrider.log_epoch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.start_rebase(last postrider.cut, epoch postrider.log_epoch) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8440,6 +12509,20 @@ REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION string_error(schema jsonb, value text, at text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.string_error(schema jsonb, value text, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION subject_regex(form text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.subject_regex(form text) FROM PUBLIC;
 
 
 --
@@ -8527,6 +12610,27 @@ REVOKE ALL ON FUNCTION postrider.tick(worker uuid, report json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION try_expressions(plan postrider.watch_plan); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.try_expressions(plan postrider.watch_plan) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION type_names(types jsonb); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.type_names(types jsonb) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION types(after text, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.types(after text, most integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION unique_hash(mode smallint, kind text, owner text, key text, args json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8548,10 +12652,24 @@ REVOKE ALL ON FUNCTION postrider.unpark(queues text[], kinds text[]) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION unwatch(name text, patience_ms integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.unwatch(name text, patience_ms integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION usual_duties(); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.usual_duties() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION verify("from" timestamp with time zone, "to" timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.verify("from" timestamp with time zone, "to" timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -8576,6 +12694,13 @@ REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM 
 
 
 --
+-- Name: FUNCTION wanted_watch(relation oid, asked json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.wanted_watch(relation oid, asked json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION was_written(class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -8583,7 +12708,112 @@ REVOKE ALL ON FUNCTION postrider.was_written(class smallint, first bigint) FROM 
 
 
 --
+-- Name: FUNCTION watch(relation regclass, name text, columns text[], operations text[], types json, condition text, subject text, data text, owner text, app text, generation bigint, patience_ms integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch(relation regclass, name text, columns text[], operations text[], types json, condition text, subject text, data text, owner text, app text, generation bigint, patience_ms integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_base(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_base(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_faults(w postrider.watch, c pg_class, label text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_faults(w postrider.watch, c pg_class, label text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_function_fault(p pg_proc, table_owner oid, source text, settings text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_holes(c pg_class); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_holes(c pg_class) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_image(side text, columns text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_image(side text, columns text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_key(relation oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_key(relation oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_query(w postrider.watch, operation text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_query(w postrider.watch, operation text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_settings(w postrider.watch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_settings(w postrider.watch) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_source(w postrider.watch); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_source(w postrider.watch) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_statements(w postrider.watch, schema name, table_owner oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_statements(w postrider.watch, schema name, table_owner oid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watch_trigger_stands(relation oid, label text, operation text, calls oid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watch_trigger_stands(relation oid, label text, operation text, calls oid) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION watch_writes(child text, class smallint, first bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION watches(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.watches() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION without_held(kinds text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.without_held(kinds text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) FROM PUBLIC;

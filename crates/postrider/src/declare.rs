@@ -1,15 +1,18 @@
 mod check;
+mod event_type;
+mod handled; // kinds and subscriptions, with who handles them here
+mod instance; // which database is meant
 mod keep;
 mod schedule;
+mod watch;
 mod write; // as postrider.declare reads it
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::{
-    EventTypeSpec, KindSpec, OrderBy, Pattern, Payload, Refused, Schedule, Start, SubscriptionSpec, check_owner,
+    EventTypeSpec, KindSpec, Pattern, Payload, Refused, Schedule, SubscriptionSpec, Watch, check_owner,
     check_public_name,
 };
 use serde_json::json;
@@ -19,150 +22,22 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use check::{check_subscription, once, option};
-use write::{kind_json, subscription_json};
+use write::{Declared, kind_json, subscription_json};
 
 use crate::clock::{Clock, Dice};
 use crate::error::Error;
-use crate::handle::{Handler, Registered, Registry};
+use crate::handle::{Registered, Registry};
 use crate::job::Known;
 use crate::pg::{Arg, Statement, Tx, begin};
 use crate::port::Jobs;
 use crate::run::{Bus, Parts, Settings, admit};
 
 pub use check::refusals;
+pub use handled::{Kind, Subscription};
 
 const DECLARE: Statement = crate::statement!("sql/declare.sql");
 
-pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR];
-
-/// A kind of job, with the handler that runs it in this process, if one does.
-#[derive(Clone)]
-pub struct Kind {
-    spec: KindSpec,
-    handler: Option<Arc<dyn Handler>>,
-    component: bool,
-}
-
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kind")
-            .field("spec", &self.spec)
-            .field("handled", &self.handler.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Kind {
-    /// A kind with the defaults.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self::spec(KindSpec::new(name))
-    }
-
-    /// A kind as specified.
-    pub fn spec(spec: KindSpec) -> Self {
-        Self { spec, handler: None, component: false }
-    }
-
-    /// A kind of a component of Postrider itself, whose name is reserved.
-    pub fn component(spec: KindSpec) -> Self {
-        Self { spec, handler: None, component: true }
-    }
-
-    /// What it specifies.
-    pub fn specified(&self) -> &KindSpec {
-        &self.spec
-    }
-
-    /// The handler that runs it in this process, if one does.
-    pub fn handled_by(&self) -> Option<&Arc<dyn Handler>> {
-        self.handler.as_ref()
-    }
-
-    /// The same kind, run by this process.
-    #[must_use]
-    pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
-        self.handler = Some(handler);
-        self
-    }
-}
-
-/// A subscription, with the handler that runs its jobs in this process, if one does.
-#[derive(Debug, Clone)]
-pub struct Subscription {
-    spec: SubscriptionSpec,
-    kind: Option<Kind>,
-}
-
-impl Subscription {
-    /// A subscription of every owner's events that match one of the patterns; its jobs are of a kind with the same name.
-    pub fn new<T: Into<String>>(name: impl Into<String>, types: impl IntoIterator<Item = T>) -> Self {
-        let name = name.into();
-        Self { kind: Some(Kind::new(name.clone())), spec: SubscriptionSpec::new(name, types) }
-    }
-
-    /// A subscription as specified, whose kind is declared elsewhere.
-    pub fn spec(spec: SubscriptionSpec) -> Self {
-        Self { spec, kind: None }
-    }
-
-    /// The same subscription, whose own kind is as specified; the name is the subscription's.
-    #[must_use]
-    pub fn kind(mut self, spec: KindSpec) -> Self {
-        self.spec.kind.clone_from(&spec.name);
-        self.kind = Some(Kind { spec, handler: self.kind.and_then(|kind| kind.handler), component: false });
-        self
-    }
-
-    /// The same subscription, of one owner's events only.
-    #[must_use]
-    pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.spec.owner = owner.into();
-        self
-    }
-
-    /// The same subscription, whose jobs become due so long after their events.
-    #[must_use]
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.spec.delay = delay;
-        self
-    }
-
-    /// The same subscription, of those events for which this SQL/JSON path over their data is true: see [`SubscriptionSpec::predicate`].
-    #[must_use]
-    pub fn predicate(mut self, path: impl Into<String>) -> Self {
-        self.spec.predicate = Some(path.into());
-        self
-    }
-
-    /// The same subscription, whose jobs run in the order of the events.
-    #[must_use]
-    pub fn order_by(mut self, order_by: OrderBy) -> Self {
-        self.spec.order_by = Some(order_by);
-        self
-    }
-
-    /// The same subscription, of which the events of a subject make one job while it waits, with the latest of them.
-    #[must_use]
-    pub fn coalescing(mut self) -> Self {
-        self.spec.coalescing = true;
-        self
-    }
-
-    /// The same subscription, which begins there when it is new.
-    #[must_use]
-    pub fn start(mut self, start: Start) -> Self {
-        self.spec.start = start;
-        self
-    }
-
-    /// The same subscription, handled by this process.
-    #[must_use]
-    pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
-        let kind = self.kind.unwrap_or_else(|| Kind::new(self.spec.kind.clone()));
-        self.kind = Some(kind.handler(handler));
-        self
-    }
-}
+pub(crate) const STATEMENTS: &[&Statement] = &[&DECLARE, &keep::KEEP_FOR, &instance::CHECK_INSTANCE, &watch::WATCH];
 
 /// Collects what an application declares; [`Builder::build`] checks all of it at once.
 #[derive(Debug, Clone)]
@@ -175,12 +50,14 @@ pub struct Builder {
     subscriptions: Vec<SubscriptionSpec>,
     kept: keep::Kept,
     schedules: Vec<Schedule>,
+    watches: Vec<Watch>,
     concurrency: BTreeMap<String, usize>,
     settings: Settings,
     direct: Option<PgConnectOptions>,
     clock: Clock,
     dice: Dice,
     engine: Option<Arc<dyn Jobs>>,
+    instance: Option<String>,
 }
 
 impl Builder {
@@ -194,12 +71,14 @@ impl Builder {
             subscriptions: Vec::new(),
             kept: keep::Kept::default(),
             schedules: Vec::new(),
+            watches: Vec::new(),
             concurrency: BTreeMap::new(),
             settings: Settings::default(),
             direct: None,
             clock: Clock::system(),
             dice: Dice::random(),
             engine: None,
+            instance: None,
         }
     }
 
@@ -307,10 +186,11 @@ impl Builder {
         let queues: Vec<&str> = queues.into_iter().collect();
         let mut connection = admit(&self.pool, &self.settings, &queues).await?;
         self.declare(&mut connection).await?;
+        let held = self.holds_outbound(&mut connection).await?;
         let _ = connection.close().await;
         let kinds = self.known();
         let mut registry = Registry::default();
-        for kind in self.kinds {
+        for kind in self.kinds.into_iter().filter(|kind| !(held && instance::is_outbound(&kind.spec.name))) {
             if let Some(handler) = kind.handler {
                 let KindSpec { name, queue, timeout, retry, max_age, fair, .. } = kind.spec;
                 registry.insert(name, Registered { handler, queue, timeout, retry, max_age, fair });
@@ -368,11 +248,6 @@ impl Builder {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), Refused>| refused.extend(result.err());
         let mut names = BTreeSet::new();
-        for spec in &self.types {
-            note(check_public_name("type", &spec.name));
-            note(once(&mut names, "type", &spec.name));
-        }
-        names.clear();
         for spec in &self.subscriptions {
             note(check_public_name("subscription", &spec.name));
             note(once(&mut names, "subscription", &spec.name));
@@ -387,9 +262,11 @@ impl Builder {
             spec.types.iter().for_each(|pattern| note(Pattern::parse(pattern).map(drop)));
             note(check_subscription(spec, self.engine.as_deref().map(Jobs::capabilities)));
         }
+        refused.extend(event_type::refusals(&self.types));
         refused.extend(self.kept.refusals());
         refused.extend(refusals(&self.kinds, &self.concurrency));
         refused.extend(schedule::refusals(&self.schedules, &self.known()));
+        refused.extend(watch::refusals(&self.watches));
         refused.extend(self.settings.check(self.direct.is_some()).err());
         refused
     }
@@ -401,21 +278,21 @@ impl Builder {
             those.map(|kind| kind_json(&kind.spec)).collect()
         };
         let own = json!({ "app": self.app, "own": true, "kinds": kinds(true) });
-        let public = json!({
-            "app": self.app,
-            "generation": self.generation,
-            "types": self.types,
-            "kinds": kinds(false),
-            "subscriptions": self.subscriptions.iter().map(subscription_json).collect::<Vec<_>>(),
-            "schedules": self.schedules.iter().map(schedule::schedule_json).collect::<Vec<_>>(),
-            "attended": true,
-        });
+        let public = Declared {
+            app: &self.app,
+            generation: self.generation,
+            types: &self.types,
+            kinds: kinds(false),
+            subscriptions: self.subscriptions.iter().map(subscription_json).collect(),
+            schedules: self.schedules.iter().map(schedule::schedule_json).collect(),
+            attended: true,
+        };
         let mut tx = begin(connection).await.map_err(failed)?;
-        for declarations in [own, public] {
-            let text = Payload::of_trusted(&declarations)?;
+        for text in [Payload::of_trusted(&own)?, Payload::of_trusted(&public)?] {
             tx.run(&DECLARE, &[Arg::Text(text.as_str())]).await?;
         }
         self.kept.declare(&mut *tx, &self.app, self.generation).await?;
+        watch::declare(&self.watches, &mut *tx, &self.app, self.generation).await?;
         tx.commit().await.map_err(failed)
     }
 }

@@ -15,14 +15,16 @@ mod job; // 3 · which waits, is leased, fails, waits again
 mod handle; // 4 · a handler runs under a lease and gives a verdict
 mod complete; // 5 · the verdict is written once, fenced
 pub mod inspect; // the operator's view over 1 to 5
+pub mod proof; // whether 1 to 3 say the same, and what is held
 mod schedule; // jobs that come by the clock
 mod run; // keeps the loops alive and stops them in order
 mod declare; // kinds, types and subscriptions, handed over at construction
 
 pub use postrider_contract as contract;
 pub use postrider_contract::{
-    Class, Code, Event, EventId, EventTypeSpec, JobId, KindSpec, Limit, Missed, NewEvent, Order, OrderBy, Overlap,
-    Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp, Unique, Verdict, When,
+    Class, Code, Deprecated, Event, EventId, EventTypeSpec, Exposure, JobId, KindSpec, Limit, Missed, NewEvent,
+    Operation, Order, OrderBy, Overlap, Payload, Rate, Refused, Retry, Schedule, Start, SubscriptionSpec, Timestamp,
+    TypeVersion, TypedEvent, Unique, Validation, Verdict, Watch, When,
 };
 
 pub use clock::{Clock, Dice};
@@ -38,7 +40,7 @@ pub use port::{
     Act, Capabilities, Completion, Count, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
     LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
-pub use record::{Recorded, Recorder, Resolution};
+pub use record::{Mismatch, Recorded, Recorder, Resolution, TypeView, Types};
 pub use run::{Bus, Figures, Measured, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 pub use schedule::{ScheduleView, Schedules, next_runs};
 
@@ -47,12 +49,14 @@ pub use schedule::{ScheduleView, Schedules, next_runs};
 pub fn statements() -> Vec<&'static Statement> {
     [
         pg::STATEMENTS,
+        port::STATEMENTS,
         record::STATEMENTS,
         relay::STATEMENTS,
         job::STATEMENTS,
         handle::STATEMENTS,
         complete::STATEMENTS,
         inspect::STATEMENTS,
+        proof::STATEMENTS,
         schedule::STATEMENTS,
         run::STATEMENTS,
         declare::STATEMENTS,

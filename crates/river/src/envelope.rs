@@ -39,6 +39,8 @@ struct Told {
     subject: String,
     owner: String,
     cause: Option<EventId>,
+    version: Option<i16>,
+    traceparent: Option<String>,
     occurred_at: i64,
     recorded_at: i64,
     data: String,
@@ -131,6 +133,8 @@ impl Told {
             subject: event.subject.clone(),
             owner: event.owner.clone(),
             cause: event.cause,
+            version: event.version,
+            traceparent: event.traceparent.clone(),
             occurred_at: event.occurred_at.as_micros(),
             recorded_at: event.recorded_at.as_micros(),
             data: event.data.as_str().to_owned(),
@@ -146,6 +150,8 @@ impl Told {
             occurred_at: Timestamp::from_micros(self.occurred_at),
             recorded_at: Timestamp::from_micros(self.recorded_at),
             cause: self.cause,
+            version: self.version,
+            traceparent: self.traceparent.clone(),
             data: Payload::trusted(self.data.clone()),
         }
     }

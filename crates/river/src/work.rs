@@ -78,8 +78,9 @@ impl Worker<Envelope> for Work {
         let began = self.clock.monotonic();
         let attempt = Arc::new(InRiver::new(context.clone(), self.pool.clone()));
         let stop = context.cancellation_token().child_token();
-        let cx = Context::new(stop, began + spec.timeout, self.clock.clone(), Arc::clone(&attempt) as Arc<dyn Attempt>);
         let handed = handed(&job.args, &job.row);
+        let cx = Context::new(stop, began + spec.timeout, self.clock.clone(), Arc::clone(&attempt) as Arc<dyn Attempt>)
+            .caused_by(handed.event.as_ref());
         // before the handler can tell anything: who listens later has missed what was told
         let told = attempt.told();
         let verdict = tokio::select! {

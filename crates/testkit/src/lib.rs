@@ -10,11 +10,13 @@ mod process; // a process that a test starts and kills
 pub mod fixture; // and what it does
 pub mod interleave; // statements of some sessions, in every order
 mod storm; // and everything at once, at random
+pub mod outbox; // the outbox alone, and harder
 pub mod proxy; // what stands between it and Postgres
 mod pgbouncer; // or a pooler
 pub mod nemesis; // and what befalls all of them
 pub mod checker; // and what came of it
 pub mod conformance; // what every engine promises
+pub mod capture; // and what changes of tables record
 
 pub use cluster::{SERVER_VARIABLE, TestServer, psql, shared_options, test_options};
 pub use db::TestDb;

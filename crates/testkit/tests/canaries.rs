@@ -144,7 +144,8 @@ async fn l3_an_outcome_without_its_fence_is_found_as_a_stale_write() {
 
 /// `postrider.relay` as an outbox with a cursor would have it: what has a lower number than the last one seen was seen.
 const RELAY_BY_NUMBER: &str =
-    "create or replace function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed
+    "create or replace function postrider.relay(most int, elsewhere boolean default false, careful boolean default false,
+    refused json default null) returns postrider.relayed
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     last postrider.cut;
@@ -154,7 +155,7 @@ declare
     owners text[];
     answer postrider.relayed;
 begin
-    answer := row (null, 0, 0, false, false, 'busy', null);
+    answer := row (null, 0, 0, false, false, 'busy', null, 0, null);
     if not pg_try_advisory_xact_lock(7305, 1) then
         return answer;
     end if;

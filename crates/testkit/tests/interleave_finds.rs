@@ -187,7 +187,8 @@ async fn a_finish_without_its_fence_is_found() {
 
 /// As `postrider.relay`, but it remembers the last number that it saw, as many an outbox does.
 const RELAY_BY_NUMBER: &str = "
-create or replace function postrider.relay(most int, elsewhere boolean default false) returns postrider.relayed language plpgsql as $$
+create or replace function postrider.relay(most int, elsewhere boolean default false, careful boolean default false,
+    refused json default null) returns postrider.relayed language plpgsql as $$
 declare
     last postrider.cut;
     seqs bigint[];
@@ -200,14 +201,18 @@ begin
     select array_agg(e.seq order by e.seq), array_agg(e.type order by e.seq), array_agg(e.owner order by e.seq)
       into seqs, types, owners from postrider.event e where e.seq > coalesce(last.last_seq, 0);
     if seqs is null then
-        answer := row (null, 0, 0, false, false, 'idle', null);
+        answer := row (null, 0, 0, false, false, 'idle', null, 0, null);
         return answer;
     end if;
     jobs := postrider.fan_out(clock_timestamp(), seqs, types, owners);
-    insert into postrider.cut
-    select last.no + 1, last.epoch, last.hi, null, null, null, false, clock_timestamp(), cardinality(seqs), jobs,
-           last.events_total + cardinality(seqs), last.jobs_total + jobs, seqs[1], seqs[cardinality(seqs)], null, '';
-    answer := row (last.no + 1, cardinality(seqs), jobs, false, false, 'done', null);
+    last.no := last.no + 1;
+    last.n := cardinality(seqs);
+    last.jobs := jobs;
+    last.events_total := last.events_total + last.n;
+    last.jobs_total := last.jobs_total + jobs;
+    last.last_seq := seqs[last.n];
+    insert into postrider.cut select last.*;
+    answer := row (last.no, last.n, jobs, false, false, 'done', null, 0, null);
     return answer;
 end $$";
 

@@ -144,8 +144,8 @@ async fn y2_relays_exclude_each_other_and_lose_nothing_when_they_are_undone() {
 
 /// The row that the next pass is about to write, in a transaction that nobody sees.
 fn cut_in_the_way() -> Step {
-    sql("insert into postrider.cut select no + 1, epoch, hi, lo, r_first, r_last, more, at, 0, 0, events_total, jobs_total,
-                first_seq, last_seq, x, hash from postrider.cut where no = 1
+    sql("insert into postrider.cut
+         select (jsonb_populate_record(c, jsonb_build_object('no', c.no + 1))).* from postrider.cut c where c.no = 1
             on conflict do nothing")
 }
 

@@ -14,6 +14,7 @@ const STAGES: &[(&str, &[&str])] = &[
     ("handle", &["job", "complete"]),
     ("complete", &["job"]),
     ("inspect", &[]),
+    ("proof", &[]),
     ("schedule", &[]),
     ("run", &["record", "relay", "job", "handle", "complete", "inspect", "schedule", "declare"]),
     ("pg", &[]),

@@ -588,3 +588,42 @@ async fn y4_two_processes_that_declare_a_subscription_in_two_ways_with_one_gener
     let error = build(Subscription::spec(spec)).await.unwrap_err();
     assert!(format!("{error:?}").contains("order_policy"), "{error:?}");
 }
+
+#[tokio::test]
+async fn y4_an_event_finds_its_subscriptions_among_ten_thousand_without_looking_at_them() {
+    let db = stage().await;
+    put(db.pool(), "'s.all', '{**}', 't.k', order_by => 'subject', predicate => '$ > 0'").await.unwrap();
+    run(
+        db.pool(),
+        "insert into postrider.subscription (name, owner, types, kind, declared_by)
+         select 's.o' || i, 'owner-' || i, '{order.*}', 't.k', '' from generate_series(1, 10000) i;
+         insert into postrider.subscription (name, types, kind, declared_by, predicate)
+         select 's.u' || i, '{user.*}', 't.k', '', '$ > 0' from generate_series(1, 1000) i;
+         select postrider.compile_routes(array(select id from postrider.subscription), '{}');
+         select postrider.record('order.made', 'a', '7', owner => 'owner-77')",
+    )
+    .await;
+    let mut connection = db.pool().acquire().await.unwrap();
+    // as the functions that ask it pin it
+    sqlx::raw_sql(
+        "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
+         set plan_cache_mode = force_generic_plan;
+         prepare m (bigint[], text[], text[]) as select * from postrider.matches(now(), $1, $2, $3, null)",
+    )
+    .execute(&mut *connection)
+    .await
+    .unwrap();
+    let execute: String = sqlx::query_scalar(
+        "select format('explain (analyze, buffers, timing off, format json) execute m (%L, %L, %L)', array[seq], array[type], array[owner])
+           from postrider.event",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .unwrap();
+    let row = sqlx::raw_sql(AssertSqlSafe(execute)).fetch_one(&mut *connection).await.unwrap();
+    let plan: serde_json::Value = serde_json::from_str(row.try_get_raw(0).unwrap().as_str().unwrap()).unwrap();
+    let plan = &plan[0]["Plan"];
+    assert_eq!(plan["Actual Rows"].as_f64(), Some(2.0), "{plan:#}");
+    let pages = plan["Shared Hit Blocks"].as_u64().unwrap() + plan["Shared Read Blocks"].as_u64().unwrap();
+    assert!(pages < 60, "{pages} pages of 11 001 subscriptions: {plan:#}");
+}

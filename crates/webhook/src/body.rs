@@ -46,6 +46,8 @@ mod tests {
             occurred_at: Timestamp::from_micros(1_700_000_000_000_001),
             recorded_at: Timestamp::from_micros(1_700_000_001_000_000),
             cause: None,
+            version: None,
+            traceparent: None,
             data: Payload::trusted(data),
         }
     }

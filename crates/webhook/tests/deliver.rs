@@ -439,3 +439,24 @@ async fn every_statement_is_valid_and_answers_in_text() {
             .get(0);
     assert!(partitions >= 3, "one for each class at least");
 }
+
+#[tokio::test]
+async fn the_trace_of_an_event_goes_on_at_the_receiver() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (_, secret) = stage.endpoint("billing", &sink.url("/in")).await;
+    sink.script([Reply::Status(500), Reply::Status(204)]);
+    sqlx::query("select postrider.record('order.paid', 'order/42', traceparent => $1)")
+        .bind(TRACE)
+        .execute(stage.pool())
+        .await
+        .unwrap();
+    stage.until("delivered").await;
+    let requests = sink.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        request.verify(&secret).unwrap();
+        assert_eq!(request.header("traceparent").as_deref(), Some(TRACE));
+    }
+    stage.strike().await;
+}

@@ -5,6 +5,7 @@ mod bench; // beside the peers and the limit
 mod cron; // beside cron libraries of other languages
 mod faults; // everything, and what befalls it
 mod schema; // what the migrations make, as one file to read
+mod outbox; // the outbox alone, and harder
 mod storm; // everything at once, for as long as one likes
 mod with_postgres; // a command with a Postgres for its tests
 
@@ -52,6 +53,16 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Sixteen writers in every kind of transaction and three relays that are cut, then the same in a copy in another cluster: counts what was lost, doubled
+    /// or out of order.
+    Outbox {
+        /// How long writers write.
+        #[arg(long, default_value_t = 5.0)]
+        minutes: f64,
+        /// Of the dice.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Measures Postrider beside its peers and a hand-written limit, on a Postgres of its own, and prints the tables.
     Bench {
         /// What the bench is told: --quick, --only drain,latency, --systems postrider,river-rust, --rounds 5, --out file.
@@ -82,6 +93,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::WithPostgres { command } => with_postgres::run(&command).await,
         Command::Faults { minutes, seed, fixture } => faults::faults(minutes, seed, fixture).await,
         Command::Storm { minutes, seed } => storm::run(minutes, seed).await,
+        Command::Outbox { minutes, seed } => outbox::run(minutes, seed).await,
         Command::Bench { arguments } => bench::run(&arguments).await,
         Command::CronDifferential { zones, years } => cron::differential(zones, years).await,
         Command::Regenerate { check } => schema::regenerate(check).await,

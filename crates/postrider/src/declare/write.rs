@@ -1,9 +1,22 @@
 use std::time::Duration;
 
-use postrider_contract::{KindSpec, Order, OrderBy, SubscriptionSpec, Unique};
+use postrider_contract::{EventTypeSpec, KindSpec, Order, OrderBy, SubscriptionSpec, Unique};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::job::retry;
+
+/// What an application declares. Types are written as they are, so that the bytes of their schemas are kept.
+#[derive(Serialize)]
+pub(super) struct Declared<'a> {
+    pub(super) app: &'a str,
+    pub(super) generation: i64,
+    pub(super) types: &'a [EventTypeSpec],
+    pub(super) kinds: Vec<serde_json::Value>,
+    pub(super) subscriptions: Vec<serde_json::Value>,
+    pub(super) schedules: Vec<serde_json::Value>,
+    pub(super) attended: bool,
+}
 
 pub(super) fn kind_json(spec: &KindSpec) -> serde_json::Value {
     json!({

@@ -13,13 +13,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_contract::{Payload, Verdict};
+use postrider_contract::{Event, Payload, Verdict};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::error::{BoxError, Error, Fut};
 use crate::pg::{Statement, Tx};
-use crate::port::{Attempt, Completion, Job};
+use crate::port::{Attempt, Cause, Completion, Job};
 
 pub(crate) const STATEMENTS: &[&Statement] = &[&attempt::PART];
 
@@ -40,12 +40,26 @@ pub struct Context {
     deadline: Duration,
     clock: Clock,
     attempt: Arc<dyn Attempt>,
+    cause: Option<Cause>,
 }
 
 impl Context {
     /// For an engine: an attempt that ends when `stop` is cancelled, at `deadline` of `clock` at the latest.
     pub fn new(stop: CancellationToken, deadline: Duration, clock: Clock, attempt: Arc<dyn Attempt>) -> Self {
-        Self { stop, deadline, clock, attempt }
+        Self { stop, deadline, clock, attempt, cause: None }
+    }
+
+    /// For an engine: the same attempt, of a job that this event made. What its handler records has the event as its cause and goes on its
+    /// trace, unless it says otherwise.
+    #[must_use]
+    pub fn caused_by(mut self, event: Option<&Event>) -> Self {
+        self.cause = event.map(Cause::of);
+        self
+    }
+
+    /// The trace that the job belongs to, as the W3C's `traceparent`; that of the event that made it.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.cause.as_ref().and_then(|cause| cause.traceparent.as_deref())
     }
 
     /// Cancelled when the attempt is to end: its time is over, its job is cancelled, its lease is lost, or the process stops and the grace has
@@ -60,9 +74,9 @@ impl Context {
     }
 
     /// Begins a transaction in which effects, follow-ups and the end of the attempt commit together. After [`Completion::commit`] what the
-    /// handler answers does not count any more.
+    /// handler answers does not count any more. What is recorded in it, also by triggers, has the job's event as its cause.
     pub async fn begin(&self) -> Result<Completion, Error> {
-        Completion::begin(Arc::clone(&self.attempt)).await
+        Completion::begin(Arc::clone(&self.attempt), self.cause.as_ref()).await
     }
 
     /// Tells how far the attempt has come, in percent and words: readable within a beat, while it runs. The last word counts.

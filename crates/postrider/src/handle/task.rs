@@ -17,7 +17,7 @@ use super::{Context, Handled, Handler, Registered, Registry, Running};
 use crate::clock::{Clock, Dice};
 use crate::complete::{Ended, Outcome};
 use crate::job::{Claims, Line, Next, Pace, after_failure};
-use crate::port::{Attempt, Job};
+use crate::port::{Attempt, Job, working_for};
 
 /// How far past its timeout an attempt may be before it is told as stuck: a dropped future ends at once, a blocked thread does not.
 const STUCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -111,7 +111,8 @@ impl Dispatcher {
         }
         let observed = self.measured.begin(&job, began.saturating_sub(came));
         let native = Arc::new(Native::new(Arc::clone(&self.handled), Arc::clone(&self.running), &job));
-        let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>);
+        let cx = Context::new(stop, deadline, self.clock.clone(), Arc::clone(&native) as Arc<dyn Attempt>)
+            .caused_by(job.event.as_ref());
         let (ended, fault) = attempt(&job, &registered, &cx, &self.dice).instrument(observed.span.clone()).await;
         let ran = self.clock.monotonic().saturating_sub(began);
         let (ended, fault) = match ended {
@@ -179,7 +180,8 @@ pub async fn answer(handler: &dyn Handler, job: &Job, cx: &Context, limit: Durat
 
 async fn verdict(handler: &dyn Handler, job: &Job, cx: &Context, limit: Duration) -> Result<Verdict, (Fault, String)> {
     // called inside: it may panic before there is a future
-    let answered = AssertUnwindSafe(async { handler.handle(job, cx).await }).catch_unwind();
+    let answered = working_for(cx.cause.clone(), async { handler.handle(job, cx).await });
+    let answered = AssertUnwindSafe(answered).catch_unwind();
     let told = async {
         cx.stop().cancelled().await;
         sleep(STOP_PATIENCE).await;

@@ -1,5 +1,6 @@
 //! The operator's view: what waits, what runs, what happened last. In: a pool. Out: small, capped answers; no look scans a hot table.
 
+mod capture;
 mod pg;
 mod subscription;
 mod view;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::pg::Statement;
 
 pub use crate::port::Count;
+pub use capture::{Drift, DriftSeverity, WatchView, check_watches, watches};
 pub use subscription::{SubscriptionRow, SubscriptionState, subscriptions};
 pub(crate) use view::{explain, gone, list, queues, views};
 pub use watch::{Alert, Duty, Failure, Severity, alerts, counts, duties, failures};

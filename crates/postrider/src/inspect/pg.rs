@@ -1,7 +1,8 @@
 use sqlx::PgPool;
 
-use postrider_contract::JobId;
+use postrider_contract::{JobId, Operation, Watch};
 
+use super::capture::{Drift, DriftSeverity, WatchView, types};
 use super::watch::{Alert, Duty, Failure, Severity};
 use super::{EventRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
@@ -17,6 +18,8 @@ const COUNTS: Statement = crate::statement!("sql/counts.sql");
 const FAILURES: Statement = crate::statement!("sql/failures.sql");
 const ALERTS: Statement = crate::statement!("sql/alerts.sql");
 const DUTIES: Statement = crate::statement!("sql/duties.sql");
+const WATCHES: Statement = crate::statement!("sql/watches.sql");
+const CHECK_WATCHES: Statement = crate::statement!("sql/check_watches.sql");
 
 pub(super) const STATEMENTS: &[&Statement] = &[
     &OVERVIEW,
@@ -32,6 +35,8 @@ pub(super) const STATEMENTS: &[&Statement] = &[
     &ALERTS,
     &DUTIES,
     &super::subscription::SUBSCRIPTIONS,
+    &WATCHES,
+    &CHECK_WATCHES,
 ];
 
 const ROWS_MOST: i64 = 200;
@@ -162,4 +167,51 @@ pub(super) async fn duties(pool: &PgPool) -> Result<Vec<Duty>, Error> {
         })
     };
     rows(pool, &DUTIES, &[]).await?.iter().map(of).collect()
+}
+
+pub(super) async fn watches(pool: &PgPool) -> Result<Vec<WatchView>, Error> {
+    let wrong = |column| Error::Row { statement: WATCHES.name, column, expected: "json" };
+    let names = |row: &Row, column: usize| -> Result<Option<Vec<String>>, Error> {
+        row.opt(column).map(|text| serde_json::from_str(text).map_err(|_| wrong(column))).transpose()
+    };
+    let of = |row: &Row| {
+        let operations = names(row, 4)?.unwrap_or_default();
+        let optional = |column: usize| row.opt(column).map(str::to_owned);
+        Ok(WatchView {
+            watch: Watch {
+                name: Some(row.text(0)?.to_owned()),
+                relation: row.text(1)?.to_owned(),
+                columns: names(row, 3)?,
+                operations: operations.iter().filter_map(|name| Operation::named(name)).collect(),
+                types: types(serde_json::from_str(row.text(5)?).map_err(|_| wrong(5))?),
+                condition: optional(6),
+                subject: optional(7),
+                data: optional(8),
+                owner: optional(9),
+            },
+            key_columns: names(row, 2)?.unwrap_or_default(),
+            declared_by: row.text(10)?.to_owned(),
+            generation: row.int(11)?,
+            seen_at: micros(row, 12)?,
+        })
+    };
+    rows(pool, &WATCHES, &[]).await?.iter().map(of).collect()
+}
+
+pub(super) async fn check_watches(pool: &PgPool) -> Result<Vec<Drift>, Error> {
+    let of = |row: &Row| {
+        Ok(Drift {
+            watch: row.text(0)?.to_owned(),
+            relation: row.text(1)?.to_owned(),
+            severity: match row.text(2)? {
+                "critical" => DriftSeverity::Critical,
+                "warning" => DriftSeverity::Warning,
+                _ => DriftSeverity::Hole,
+            },
+            problem: row.text(3)?.to_owned(),
+            says: row.text(4)?.to_owned(),
+            remedy: row.text(5)?.to_owned(),
+        })
+    };
+    rows(pool, &CHECK_WATCHES, &[]).await?.iter().map(of).collect()
 }

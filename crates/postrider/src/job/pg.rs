@@ -234,6 +234,8 @@ fn job(row: &PgRow, lease: i64, queue: &str) -> Result<Job, sqlx::Error> {
             cause: row.try_get::<Option<Uuid>, _>(15)?.map(EventId::from_uuid),
             occurred_at: Timestamp::from_micros(row.try_get(16)?),
             recorded_at: Timestamp::from_micros(row.try_get(17)?),
+            version: row.try_get(26)?,
+            traceparent: row.try_get(27)?,
             data: Payload::trusted(row.try_get::<String, _>(18)?),
         }),
     };

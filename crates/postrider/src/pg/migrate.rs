@@ -71,6 +71,12 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(17, "0017_keep_events", Core),
     migration!(18, "0018_take_turns", Core),
     migration!(19, "0019_settle_turns", Core),
+    migration!(20, "0020_schema", Core),
+    migration!(21, "0021_type", Core),
+    migration!(22, "0022_row_capture", Core),
+    migration!(23, "0023_declare_watch", Core),
+    migration!(24, "0024_set_aside", Core),
+    migration!(25, "0025_prove", Core),
     migration!(26, "0026_subscription", Core),
     migration!(27, "0027_fan_out", Core),
 ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use postrider_contract::Payload;
 use sqlx::{PgConnection, Postgres, Transaction};
 
+use super::Cause;
 use crate::error::{Error, Fut};
 
 /// One attempt, as its engine lets the handler reach it; behind [`Context`](crate::Context).
@@ -40,9 +41,13 @@ impl fmt::Debug for Completion {
 }
 
 impl Completion {
-    /// Begins.
-    pub(crate) async fn begin(attempt: Arc<dyn Attempt>) -> Result<Self, Error> {
-        Ok(Self { tx: attempt.begin().await?, attempt })
+    /// Begins, for an event if there is one.
+    pub(crate) async fn begin(attempt: Arc<dyn Attempt>, cause: Option<&Cause>) -> Result<Self, Error> {
+        let mut tx = attempt.begin().await?;
+        if let Some(cause) = cause {
+            cause.say(&mut *tx).await?;
+        }
+        Ok(Self { tx, attempt })
     }
 
     /// Ends the attempt as completed, together with everything that was written here. [`Error::LeaseLost`]: another worker has the job,

@@ -6,6 +6,7 @@
 mod act;
 mod attempt;
 mod capability;
+mod cause;
 mod job;
 mod key;
 mod view;
@@ -17,11 +18,14 @@ use std::time::Duration;
 use postrider_contract::JobId;
 
 use crate::error::{Error, Fut};
-use crate::pg::Tx;
+use crate::pg::{Statement, Tx};
 
 pub use act::{Act, Effect, Filter, Plan, Step};
+pub(crate) const STATEMENTS: &[&Statement] = &[&cause::SAY_CAUSE];
+
 pub use attempt::{Attempt, Completion};
 pub use capability::Capabilities;
+pub(crate) use cause::{Cause, working_for};
 pub(crate) use job::check_order;
 pub use job::{Enqueued, Job, NewJob, OnDuplicate, Source};
 pub use key::{Hold, Keyless, Keys, LaneAct, LaneEffect, LaneKey, LaneView};

@@ -1,12 +1,15 @@
 //! An event commits with its cause. In: a transaction and an event. Out: its id, and the transaction's, so that a commit whose
 //! answer was lost can be asked about. The event exists if and only if the transaction commits.
 
+mod catalogue; // the types that there are
 mod pg;
 
 use postrider_contract::{EventId, NewEvent, check_name, check_owner, check_subject};
 
 use crate::error::Error;
 use crate::pg::{Pooler, Statement, Tx, Witness, Wrote};
+
+pub use catalogue::{Mismatch, TypeView, Types};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -84,7 +87,10 @@ impl Recorder {
     /// Records one event.
     ///
     /// What can be checked without the database is checked before any statement, so that a refusal leaves the transaction usable.
-    /// An undeclared type is refused by the database, which aborts the transaction back to its last savepoint.
+    /// What only the database knows it refuses, which aborts the transaction back to its last savepoint: an undeclared type, a subject or
+    /// data that do not fit what the type declares, a key that was used for another event, a chain of causes that is too long.
+    ///
+    /// In a handler the event of its job is the cause, and its trace goes on, unless the event says otherwise.
     pub async fn record(&self, tx: &mut dyn Tx, event: &NewEvent) -> Result<Recorded, Error> {
         check_name("type", &event.r#type)?;
         check_subject(&event.subject)?;

@@ -1,17 +1,23 @@
 use postrider_contract::NewEvent;
 
+use super::catalogue::{MISMATCHES, TYPES, VERSION};
 use super::{Recorded, Resolution};
 use crate::error::Error;
 use crate::pg::{Arg, Pooler, Statement, Tx, Witness, Wrote, run};
+use crate::port::Cause;
 
 const RECORD: Statement = crate::statement!("sql/record.sql");
 const RESOLVE: Statement = crate::statement!("sql/resolve.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&RECORD, &RESOLVE];
+pub(super) const STATEMENTS: &[&Statement] = &[&RECORD, &RESOLVE, &TYPES, &VERSION, &MISMATCHES];
 
 pub(super) async fn record(tx: &mut dyn Tx, pooler: Pooler, event: &NewEvent) -> Result<Recorded, Error> {
     let occurred_at = event.occurred_at.map(|at| at.to_string());
-    let cause = event.cause.map(|id| id.to_string());
+    // who names a cause leaves the one of the handler behind, with its trace
+    let ambient = Cause::current().filter(|_| event.cause.is_none());
+    let cause = event.cause.or(ambient.as_ref().map(|cause| cause.event)).map(|id| id.to_string());
+    let traceparent = event.traceparent.as_deref().or(ambient.as_ref().and_then(|cause| cause.traceparent.as_deref()));
+    let version = event.version.map(|version| version.to_string());
     let args = [
         Arg::Text(&event.r#type),
         Arg::Text(&event.subject),
@@ -20,6 +26,8 @@ pub(super) async fn record(tx: &mut dyn Tx, pooler: Pooler, event: &NewEvent) ->
         occurred_at.as_deref().map_or(Arg::Null, Arg::Text),
         cause.as_deref().map_or(Arg::Null, Arg::Text),
         event.idempotency_key.as_deref().map_or(Arg::Null, Arg::Text),
+        version.as_deref().map_or(Arg::Null, Arg::Text),
+        traceparent.map_or(Arg::Null, Arg::Text),
     ];
     let rows = run(tx, pooler, &RECORD, &args).await?;
     let wrong = |column, expected| Error::Row { statement: RECORD.name, column, expected };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::{Pass, decide, elsewhere, pg};
 use crate::error::Error;
@@ -36,15 +36,30 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let mut quiet = 0;
+    let mut careful = false;
     let mut refused = false;
     while !stop.is_cancelled() {
-        let next = match pass(&mut link, engine.as_ref()).await {
+        let looked = pass(&mut link, engine.as_ref(), careful).await;
+        let again = !careful && decide::careful(careful, &looked);
+        if let Err(failure) = &looked
+            && careful
+            && !failure.is_transient()
+            && !refused
+        {
+            refused = true;
+            error!(error = ?failure, "the relay cannot go on: {failure}");
+        }
+        careful = decide::careful(careful, &looked);
+        let next = match looked {
             Ok(pass) => {
                 refused = false;
                 relay.events.fetch_add(pass.events, Ordering::Relaxed);
                 relay.jobs.fetch_add(pass.jobs, Ordering::Relaxed);
                 if pass.jobs > 0 {
                     wake.jobs();
+                }
+                if pass.aside > 0 {
+                    warn!(pairs = pass.aside, "{} pairs of an event and a subscription were set aside", pass.aside);
                 }
                 quiet = if pass.events > 0 { 0 } else { quiet + 1 };
                 if pass.busy {
@@ -53,13 +68,8 @@ pub(crate) async fn run(
                     decide::next(pass, quiet, wake.listens(), wake.poll)
                 }
             }
-            Err(failure) => {
-                if !failure.is_transient() && !refused {
-                    refused = true;
-                    error!(error = ?failure, "the relay cannot go on: {failure}");
-                }
-                decide::Next::After(Duration::from_secs(1))
-            }
+            Err(_) if again => decide::Next::Again,
+            Err(_) => decide::Next::After(Duration::from_secs(1)),
         };
         let woken = wake.relay.notified();
         match next {
@@ -79,15 +89,16 @@ pub(crate) async fn run(
 }
 
 /// A pass over what is new, and one over what a subscription that starts asked for, if one does.
-async fn pass(link: &mut Link, engine: Option<&Arc<dyn Jobs>>) -> Result<Pass, Error> {
-    let (new, starting) = one(link, engine, [&pg::RELAY, &elsewhere::RELAY_ELSEWHERE]).await?;
+async fn pass(link: &mut Link, engine: Option<&Arc<dyn Jobs>>, careful: bool) -> Result<Pass, Error> {
+    let (new, starting) = one(link, engine, [&pg::RELAY, &elsewhere::RELAY_ELSEWHERE], careful).await?;
     if new.busy || !starting {
         return Ok(new);
     }
-    let (old, _) = one(link, engine, [&pg::HAND_OVER, &elsewhere::HAND_OVER_ELSEWHERE]).await?;
+    let (old, _) = one(link, engine, [&pg::HAND_OVER, &elsewhere::HAND_OVER_ELSEWHERE], careful).await?;
     // a relay that is at it now goes on with the subscription as well
     let more = new.more || (old.more && !old.busy);
-    Ok(Pass { events: new.events + old.events, jobs: new.jobs + old.jobs, more, busy: old.busy && !new.more, ..new })
+    let (events, jobs, aside) = (new.events + old.events, new.jobs + old.jobs, new.aside + old.aside);
+    Ok(Pass { events, jobs, aside, more, busy: old.busy && !new.more, ..new })
 }
 
 /// One call: of the first statement, or of the second if another engine makes the jobs.
@@ -95,11 +106,12 @@ async fn one(
     link: &mut Link,
     engine: Option<&Arc<dyn Jobs>>,
     [here, there]: [&'static Statement; 2],
+    careful: bool,
 ) -> Result<(Pass, bool), Error> {
     link.run(here, |mut connection| async move {
         let pass = match engine {
-            Some(jobs) => elsewhere::relay(&mut connection, there, jobs, SLICE_ELSEWHERE).await,
-            None => pg::relay(&mut connection, here, SLICE).await,
+            Some(jobs) => elsewhere::relay(&mut connection, there, (jobs, SLICE_ELSEWHERE), careful).await,
+            None => pg::relay(&mut connection, here, SLICE, careful).await,
         };
         tell_count(pass.as_ref().map_or(0, |(pass, _)| pass.jobs));
         (connection, pass)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postrider_contract::Schedule;
+use postrider_contract::{NewEvent, Schedule, TypedEvent};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
@@ -17,9 +17,9 @@ use crate::declare::Builder;
 use crate::error::{Error, Fut};
 use crate::handle::Registry;
 use crate::job::Known;
-use crate::pg::{Pooler, keeps};
+use crate::pg::{Pooler, Tx, keeps};
 use crate::port::{Capabilities, Inspector, Jobs, Keys, Runtime, Stopped};
-use crate::record::Recorder;
+use crate::record::{Recorded, Recorder, Types};
 use crate::schedule::Schedules;
 
 /// Everything of one application, wired: what it declares, what it handles, and the pool that it uses.
@@ -94,6 +94,11 @@ impl Bus {
         Recorder::new().behind(if keeps { Pooler::None } else { Pooler::Transaction })
     }
 
+    /// Records a typed event in the caller's transaction; see [`Recorder::record`] for what it may refuse.
+    pub async fn record<E: TypedEvent + Sync>(&self, tx: &mut dyn Tx, event: &E) -> Result<Recorded, Error> {
+        self.recorder().record(tx, &NewEvent::of(event)?).await
+    }
+
     /// Enqueues jobs, in the caller's transaction or in one of its own.
     pub fn jobs(&self) -> Arc<dyn Jobs> {
         Arc::clone(&self.jobs) as Arc<dyn Jobs>
@@ -107,6 +112,11 @@ impl Bus {
     /// Looks at schedules, runs and pauses them.
     pub fn schedules(&self) -> Schedules {
         Schedules::new(self.pool.clone())
+    }
+
+    /// Looks at event types.
+    pub fn types(&self) -> Types {
+        Types::new(self.pool.clone())
     }
 
     /// Changes limits, holds keys and works on lanes.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use postrider::Timestamp;
+
 use crate::config::NAMES;
 
 const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 the input or the configuration was refused.\n\
@@ -31,6 +33,11 @@ pub enum Command {
     Serve,
     /// Bring the schema in the database up to date
     Migrate(Migrate),
+    /// Compute anew what the relay did, and say what is missing, doubled or altered
+    Verify(Verify),
+    /// Hold everything that leaves the database, or let it go on
+    #[command(subcommand)]
+    Outbound(Outbound),
 }
 
 /// `postrider dev`.
@@ -56,6 +63,34 @@ pub struct Migrate {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub plan: bool,
+}
+
+/// `postrider verify`.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Verify {
+    /// Only what was relayed from this moment on, such as 2026-01-31T00:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub from: Option<Timestamp>,
+    /// Only what was relayed before this moment
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub to: Option<Timestamp>,
+}
+
+/// `postrider outbound`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Outbound {
+    /// Hold everything that leaves, in all processes: it waits, and nothing of it fails
+    Pause {
+        /// Why, for whoever finds it
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Let what leaves go on
+    Resume,
+}
+
+fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "write a moment as in RFC 3339, such as 2026-01-31T00:00:00Z".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -8,6 +8,8 @@ mod signals; // Ctrl-C and SIGTERM
 mod printed; // what is told to a person
 mod connect; // a pool on the database that was named
 mod migrate; // `postrider migrate`
+mod verify; // `postrider verify`
+mod outbound; // `postrider outbound`
 mod serve; // `postrider serve`
 mod dev; // `postrider dev`
 mod run; // a whole run, from arguments to an exit code

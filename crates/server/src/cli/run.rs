@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::{Args, Command, parse};
 use super::printed::complain;
-use super::{dev, migrate, serve, sources};
+use super::{dev, migrate, outbound, serve, sources, verify};
 use crate::config::{Config, Problem, Problems};
 use crate::dev::events::BadLine;
 
@@ -86,6 +86,16 @@ fn run() -> Result<(), Ending> {
             let runtime = runtime()?;
             let pool = runtime.block_on(async { super::connect::pool(&config, "migrate") })?;
             Ok(runtime.block_on(migrate::run(&pool, args))?)
+        }
+        Command::Verify(args) => {
+            let runtime = runtime()?;
+            let pool = runtime.block_on(async { super::connect::pool(&config, "verify") })?;
+            Ok(runtime.block_on(verify::run(&pool, args))?)
+        }
+        Command::Outbound(act) => {
+            let runtime = runtime()?;
+            let pool = runtime.block_on(async { super::connect::pool(&config, "outbound") })?;
+            Ok(runtime.block_on(outbound::run(&pool, act))?)
         }
     }
 }

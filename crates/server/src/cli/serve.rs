@@ -86,6 +86,9 @@ async fn bus(config: &Config, pool: &sqlx::PgPool) -> anyhow::Result<Bus> {
         ..Settings::default()
     };
     let mut builder = Bus::builder(pool.clone()).app("postrider-server").settings(settings);
+    if let Some(instance) = &config.instance {
+        builder = builder.instance(instance);
+    }
     if let Some(direct) = &config.direct_url {
         builder = builder.listen_on(connect::options_of(direct.expose_secret())?);
     }

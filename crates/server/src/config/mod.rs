@@ -53,6 +53,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What this process does. Default: everything.
     pub roles: Vec<Role>,
+    /// The instance that the process is meant for, if that was said.
+    pub instance: Option<String>,
     /// Jobs of handlers at a time. Default: 8.
     pub queue_concurrency: usize,
     /// Deliveries at a time. Default: 16.
@@ -94,6 +96,7 @@ impl Config {
             poll_interval: Duration::from_millis(read.required("poll_interval", value::whole(10..=3_600_000))?),
             listen: read.required("listen", value::address)?,
             roles: read.required("roles", value::roles)?,
+            instance: read.optional("instance", value::name),
             queue_concurrency: read.required("queue_concurrency", value::whole(1..=10_000))?,
             webhook_concurrency: read.required("webhook_concurrency", value::whole(1..=10_000))?,
             allow_cidrs: read.required("allow_cidrs", value::cidrs)?,

@@ -45,7 +45,7 @@ pub const NAMES: &[Name] = &[
         key: "database_url",
         takes: "a `postgres://` URL",
         default: Default::Said("`DATABASE_URL`; without that, `dev` starts a Postgres of its own"),
-        commands: &["dev", "serve", "migrate"],
+        commands: &["dev", "serve", "migrate", "verify", "outbound"],
         meaning: "The database. Shown nowhere: it may hold a password.",
     },
     Name {
@@ -98,6 +98,13 @@ pub const NAMES: &[Name] = &[
         meaning: "What this process does: `relay` turns events into jobs, `work` delivers webhooks, `housekeeping` keeps the next partitions there and forgets old idempotency keys.",
     },
     Name {
+        key: "instance",
+        takes: "a name, such as `production`",
+        default: Default::Said("none: it fits every database"),
+        commands: &["serve"],
+        meaning: "The instance that this process is meant for. The first name that is told to a database becomes its own; on a database with another one, such as a copy, outbound work is held.",
+    },
+    Name {
         key: "queue_concurrency",
         takes: "a number of jobs, 1 to 10000",
         default: Default::Text("8"),
@@ -138,7 +145,7 @@ pub const NAMES: &[Name] = &[
         key: "log",
         takes: "a filter, such as `info` or `warn,postrider=debug`",
         default: Default::Said("`warn`; `error` for `dev`, whose receiver fails on purpose"),
-        commands: &["dev", "serve", "migrate"],
+        commands: &["dev", "serve", "migrate", "verify", "outbound"],
         meaning: "What is written to the standard error.",
     },
     Name {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use postrider::contract::check_name;
 use postrider::{Pooler, WakeUps};
 use secrecy::SecretString;
 use sqlx::postgres::PgConnectOptions;
@@ -20,6 +21,14 @@ pub(super) struct Wrong {
 
 fn wrong<T>(message: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wrong> {
     Err(Wrong { message: message.into(), remedy: remedy.into() })
+}
+
+/// A name, as types and kinds have them.
+pub(super) fn name(text: &str) -> Result<String, Wrong> {
+    match check_name("instance", text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(refused) => wrong("it is not a name", refused.remedy),
+    }
 }
 
 /// A whole number within a range.

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use postrider::port::{Plan, Step};
 use postrider::{
     Act, Bus, Capabilities, Effect, Enqueued, Error, EventId, Filter, Fut, Job, JobId, Jobs, NewEvent, NewJob,
-    Recorder, Running, Settings, Subscription, Tx, Waited,
+    Recorder, Running, Settings, Subscription, Tx, Waited, proof,
 };
 use sqlx::PgPool;
 
@@ -28,6 +28,8 @@ macro_rules! conformance_relay {
                 y2_concurrent_relays_never_fan_out_twice,
                 y3_a_relay_that_is_cut_anywhere_makes_each_job_once,
                 y3_what_an_engine_made_before_its_relay_failed_is_not_there,
+                y8_a_huge_transaction_is_taken_in_bounded_passes,
+                y12_an_event_is_known_to_be_fanned_out,
             ]
         );
     };
@@ -175,6 +177,42 @@ pub async fn y3_what_an_engine_made_before_its_relay_failed_is_not_there(engine:
         })
         .await;
     }
+    heard_once(&scene, &mut heard, &events).await;
+    running.stop(SOON).await;
+}
+
+/// More events in one transaction than a pass of any engine takes.
+pub async fn y8_a_huge_transaction_is_taken_in_bounded_passes(engine: &dyn Engine) {
+    let (scene, mut heard) = scene(engine).await;
+    relay(&scene, engine_of(&scene)).await.stop(SOON).await;
+    let mut events = Vec::new();
+    let mut tx = scene.pool().begin().await.unwrap();
+    for _ in 0..2_500 {
+        events.push(record(&mut tx).await);
+    }
+    tx.commit().await.unwrap();
+    let running = relay(&scene, engine_of(&scene)).await;
+    heard_once(&scene, &mut heard, &events).await;
+    running.stop(SOON).await;
+    let sql = "select format('%s %s', max(n) <= 2000, count(*) filter (where more) > 0) from postrider.cut";
+    let bounded: String = sqlx::query_scalar(sql).fetch_one(scene.pool()).await.unwrap();
+    assert_eq!(bounded, "t t");
+}
+
+/// Whoever recorded it can wait until its jobs are made; what was rolled back is waited for in vain.
+pub async fn y12_an_event_is_known_to_be_fanned_out(engine: &dyn Engine) {
+    let (scene, mut heard) = scene(engine).await;
+    let running = relay(&scene, engine_of(&scene)).await;
+    let events = records(scene.pool(), 8).await;
+    for event in &events {
+        let became = proof::await_fanout(scene.pool(), *event, SOON).await.unwrap().unwrap();
+        assert!(became.aside.is_empty());
+        assert!(if engine_of(&scene).is_some() { became.elsewhere } else { became.jobs.len() == 1 });
+    }
+    let mut tx = scene.pool().begin().await.unwrap();
+    let undone = record(&mut tx).await;
+    tx.rollback().await.unwrap();
+    assert_eq!(proof::await_fanout(scene.pool(), undone, Duration::from_millis(50)).await.unwrap(), None);
     heard_once(&scene, &mut heard, &events).await;
     running.stop(SOON).await;
 }

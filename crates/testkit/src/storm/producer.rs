@@ -75,8 +75,9 @@ async fn put(
         0 if may_have_key => {
             let key = dice.random_range(0..200);
             let sql = format!(
-                "do $$ begin perform postrider.record('{kind_of_event}', '{name}', idempotency_key => 'k{key}'); end $$;
-                 select (e.subject = '{name}')::text from postrider.event e
+                "do $$ begin perform postrider.record('order.made', 'key/{key}', idempotency_key => 'k{key}',
+                     traceparent => '00-' || md5('{name}') || '-00f067aa0ba902b7-01'); end $$;
+                 select (e.traceparent = '00-' || md5('{name}') || '-00f067aa0ba902b7-01')::text from postrider.event e
                    join postrider.idempotency i on e.seq = postrider.event_seq(i.event_id) where i.key = 'k{key}'"
             );
             let first = link.one(&sql).await? == "true";

@@ -57,7 +57,10 @@ pub(super) fn write(
         .ok_or_else(|| Unwritten::NotNow(format!("this program does not know format {} of the body", loaded.format)))?;
     let (id, timestamp) = (event.id.to_string(), now.as_secs());
     let signature = sign_v1(&secrets, &id, timestamp, &body);
-    let headers = vec![
+    let mut headers = Vec::with_capacity(7);
+    // the trace goes on at the receiver; not signed, like every header but those of the signature
+    headers.extend(event.traceparent.clone().map(|trace| ("traceparent", trace)));
+    headers.extend([
         ("content-type", "application/json".to_owned()),
         ("user-agent", USER_AGENT.to_owned()),
         ("webhook-attempt", attempt.to_string()),
@@ -65,7 +68,7 @@ pub(super) fn write(
         ("webhook-id", id),
         ("webhook-timestamp", timestamp.to_string()),
         ("webhook-signature", signature),
-    ];
+    ]);
     Ok(Letter {
         endpoint: loaded.endpoint,
         max_attempts: loaded.max_attempts,

@@ -5,7 +5,6 @@
 do $$
 declare
     t text;
-    first postrider.cut;
 begin
     set local session_replication_role = replica;
     for t in select c.relname from pg_catalog.pg_class c
@@ -22,7 +21,5 @@ begin
     end loop;
     perform setval('postrider.event_epoch', 0), setval('postrider.job_epoch', 0);
     insert into postrider.epoch (unit, epoch) values ('event', 0), ('job', 0);
-    first := row (1, 1, pg_current_snapshot(), null, null, null, false, clock_timestamp(), 0, 0, 0, 0, null, null, null, '\x');
-    first.hash := postrider.cut_hash('\\x', first);
-    insert into postrider.cut select first.*;
+    insert into postrider.cut select c.* from postrider.first_cut(1) c;
 end $$
