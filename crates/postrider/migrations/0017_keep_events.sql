@@ -87,7 +87,7 @@ begin
     -- their jobs are still to be made, if somebody mends what keeps them from it
     select string_agg(distinct coalesce(b.name, x.subscription::text), ', ') into subs
       from (select p.subscription from postrider.poison p
-             where p.ended_at is null and p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46 limit 1000) x
+             where p.ended_at is null and p.event_seq >= event_pinned_by.epoch << 46 and p.event_seq < (event_pinned_by.epoch + 1) << 46 limit 1000) x
       left join postrider.subscription b on b.id = x.subscription;
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
@@ -120,9 +120,9 @@ begin
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
-            delete from postrider.poison p where p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46;
-            delete from postrider.rebased r where r.seq >= epoch << 46 and r.seq < (epoch + 1) << 46;
-            delete from postrider.erased x where x.seq >= epoch << 46 and x.seq < (epoch + 1) << 46;
+            delete from postrider.poison p where p.event_seq >= drop_events.epoch << 46 and p.event_seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.rebased r where r.seq >= drop_events.epoch << 46 and r.seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.erased x where x.seq >= drop_events.epoch << 46 and x.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
             return json_build_object('span', child, 'again', true);
         exception when lock_not_available then

@@ -330,6 +330,7 @@ declare
     before bytea;
     done pg_snapshot := coalesce(last.lo, last.hi);
     highest bigint;
+    mine xid8;
     new postrider.cut;
     behind boolean;
 begin
@@ -344,6 +345,7 @@ begin
     -- the floor before the snapshot: whoever drew a number up to it is over in the snapshot, or open in it
     new.last_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46)
                   | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
+    mine := pg_current_xact_id();
     select pg_current_snapshot() into new.hi;
     select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
     insert into postrider.rebased (seq, epoch)
@@ -368,7 +370,9 @@ begin
 
     insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
     values (epoch.no + 1, here, new.last_seq, case when here <> epoch.system_identifier then 'another cluster' else 'this cluster went back' end,
-            array(select x from pg_snapshot_xip(new.hi) x));
+            -- a snapshot ends behind the last transaction that is over: it does not list those open ones that began after that one
+            array(select x from pg_snapshot_xip(new.hi) x
+                  union select o::text::xid8 from generate_series(pg_snapshot_xmax(new.hi)::text::bigint, mine::text::bigint - 1) o));
     new.epoch := epoch.no + 1;
     new.more := false;
     new.jobs := 0;

@@ -153,7 +153,7 @@ begin
         return told;
     end if;
     told.state := 'done';
-    select array_agg(coalesce(s.name, p.subscription::text) order by s.name) into told.aside
+    select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
       from postrider.poison p left join postrider.subscription s on s.id = p.subscription
      where p.event_seq = v.seq and p.ended_at is null;
     -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
@@ -179,7 +179,6 @@ begin
             union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
      cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
       join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
-    told.aside := coalesce(told.aside, '{}');
     return told;
 end $$;
 

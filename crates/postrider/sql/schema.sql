@@ -802,7 +802,7 @@ begin
         return told;
     end if;
     told.state := 'done';
-    select array_agg(coalesce(s.name, p.subscription::text) order by s.name) into told.aside
+    select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
       from postrider.poison p left join postrider.subscription s on s.id = p.subscription
      where p.event_seq = v.seq and p.ended_at is null;
     -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
@@ -828,7 +828,6 @@ begin
             union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
      cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
       join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
-    told.aside := coalesce(told.aside, '{}');
     return told;
 end $$;
 
@@ -2531,9 +2530,9 @@ begin
             execute format('alter table postrider.event detach partition postrider.%I', child);
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
-            delete from postrider.poison p where p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46;
-            delete from postrider.rebased r where r.seq >= epoch << 46 and r.seq < (epoch + 1) << 46;
-            delete from postrider.erased x where x.seq >= epoch << 46 and x.seq < (epoch + 1) << 46;
+            delete from postrider.poison p where p.event_seq >= drop_events.epoch << 46 and p.event_seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.rebased r where r.seq >= drop_events.epoch << 46 and r.seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.erased x where x.seq >= drop_events.epoch << 46 and x.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
             return json_build_object('span', child, 'again', true);
         exception when lock_not_available then
@@ -3083,7 +3082,7 @@ begin
     -- their jobs are still to be made, if somebody mends what keeps them from it
     select string_agg(distinct coalesce(b.name, x.subscription::text), ', ') into subs
       from (select p.subscription from postrider.poison p
-             where p.ended_at is null and p.event_seq >= epoch << 46 and p.event_seq < (epoch + 1) << 46 limit 1000) x
+             where p.ended_at is null and p.event_seq >= event_pinned_by.epoch << 46 and p.event_seq < (event_pinned_by.epoch + 1) << 46 limit 1000) x
       left join postrider.subscription b on b.id = x.subscription;
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
@@ -8197,6 +8196,7 @@ declare
     before bytea;
     done pg_snapshot := coalesce(last.lo, last.hi);
     highest bigint;
+    mine xid8;
     new postrider.cut;
     behind boolean;
 begin
@@ -8211,6 +8211,7 @@ begin
     -- the floor before the snapshot: whoever drew a number up to it is over in the snapshot, or open in it
     new.last_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46)
                   | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
+    mine := pg_current_xact_id();
     select pg_current_snapshot() into new.hi;
     select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
     insert into postrider.rebased (seq, epoch)
@@ -8235,7 +8236,9 @@ begin
 
     insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
     values (epoch.no + 1, here, new.last_seq, case when here <> epoch.system_identifier then 'another cluster' else 'this cluster went back' end,
-            array(select x from pg_snapshot_xip(new.hi) x));
+            -- a snapshot ends behind the last transaction that is over: it does not list those open ones that began after that one
+            array(select x from pg_snapshot_xip(new.hi) x
+                  union select o::text::xid8 from generate_series(pg_snapshot_xmax(new.hi)::text::bigint, mine::text::bigint - 1) o));
     new.epoch := epoch.no + 1;
     new.more := false;
     new.jobs := 0;

@@ -250,11 +250,11 @@ async fn z6_every_fault_of_a_declaration_is_told_at_once() {
     assert_eq!(
         fields,
         [
-            "type",
-            "type",
-            "type",
             "types",
             "types",
+            "type",
+            "type",
+            "type",
             "kind",
             "max_attempts",
             "priority",

@@ -8,7 +8,12 @@ use postrider_testkit::TestDb;
 /// The database is named by the variable; nothing else of the environment configures it.
 fn run(db: &TestDb, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-    command.env_remove("DATABASE_URL").env_remove("POSTRIDER_CONFIG").current_dir(std::env::temp_dir());
+    for (name, _) in std::env::vars_os() {
+        if name == "DATABASE_URL" || name.to_str().is_some_and(|name| name.starts_with("POSTRIDER_")) {
+            command.env_remove(&name);
+        }
+    }
+    command.current_dir(std::env::temp_dir());
     command.env("POSTRIDER_DATABASE_URL", db.url()).args(words).output().unwrap()
 }
 

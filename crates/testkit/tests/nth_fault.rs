@@ -212,7 +212,7 @@ impl Op {
                 let more = format!(r#""kinds": ["t.a", "t.b"], "dead": [{{"worker": "{OTHER}", "beat": 5}}]"#);
                 perhaps(tick(c, &known.leases[1..], 3, &more).await)
             }
-            Self::Relay => perhaps(statement("sql/relay.sql").query().bind(2_000).fetch_one(c).await),
+            Self::Relay => perhaps(statement("sql/relay.sql").query().bind(2_000).bind(false).fetch_one(c).await),
             Self::Leave => perhaps(statement("sql/leave.sql").query().bind(ME).fetch_one(c).await),
         }
     }

@@ -185,7 +185,7 @@ async fn a_deleted_endpoint_gets_nothing_its_secrets_are_gone_and_its_attempts_s
     assert_eq!(stage.until("discarded").await.reason.as_deref(), Some("the endpoint was deleted"));
     stage.record("order.paid", "", "{}").await;
     let left: (i64, i64) = sqlx::query_as(
-        "select (select count(*) from postrider.endpoint_secret), (select count(*) from postrider.subscription)",
+        "select (select count(*) from postrider.endpoint_secret), (select count(*) from postrider.subscription where removed_at is null)",
     )
     .fetch_one(stage.pool())
     .await
