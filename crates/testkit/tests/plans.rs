@@ -105,19 +105,26 @@ async fn measure(db: &TestDb, statement: &str) -> Cost {
     let mut connection = pool.acquire().await.unwrap();
     // planning reads the catalogue, once for each connection: what counts is the second time
     sqlx::raw_sql(AssertSqlSafe(format!("begin; {statement}; rollback"))).execute(&mut *connection).await.unwrap();
-    let mut tx = connection.begin().await.unwrap();
-    let explained = format!("explain (analyze, buffers, timing off, format json) {statement}");
-    let plan = sqlx::query(AssertSqlSafe(explained)).fetch_one(&mut *tx).await.unwrap();
-    let plan: Value = serde_json::from_str(&plan.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
-    let number = |what: &str| plan.pointer(&format!("/0/{what}")).unwrap();
-    let blocks = |what| number(&format!("Plan/{what}")).as_i64().unwrap();
-    let (read, ms) =
-        (blocks("Shared Hit Blocks") + blocks("Shared Read Blocks"), number("Execution Time").as_f64().unwrap());
-    let scanned = sqlx::query_scalar(SCANNED).fetch_all(&mut *tx).await.unwrap();
-    tx.rollback().await.unwrap();
+    let mut least: Option<Cost> = None;
+    // what tidies the catalogue up may come between, and then plans are made once more
+    for _ in 0..3 {
+        let mut tx = connection.begin().await.unwrap();
+        let explained = format!("explain (analyze, buffers, timing off, format json) {statement}");
+        let plan = sqlx::query(AssertSqlSafe(explained)).fetch_one(&mut *tx).await.unwrap();
+        let plan: Value = serde_json::from_str(&plan.try_get_unchecked::<String, _>(0).unwrap()).unwrap();
+        let number = |what: &str| plan.pointer(&format!("/0/{what}")).unwrap();
+        let blocks = |what| number(&format!("Plan/{what}")).as_i64().unwrap();
+        let read = blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
+        let ms = number("Execution Time").as_f64().unwrap();
+        let scanned = sqlx::query_scalar(SCANNED).fetch_all(&mut *tx).await.unwrap();
+        tx.rollback().await.unwrap();
+        if least.as_ref().is_none_or(|known| read < known.blocks) {
+            least = Some(Cost { blocks: read, ms, scanned });
+        }
+    }
     drop(connection);
     pool.close().await;
-    Cost { blocks: read, ms, scanned }
+    least.unwrap()
 }
 
 /// All of them, on jobs of this database.

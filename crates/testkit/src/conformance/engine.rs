@@ -224,7 +224,14 @@ impl Stage for NativeStage {
         Box::pin(run(
             self.pool(),
             format!(
-                "begin;
+                // who is about to work out when a schedule comes next would write down a time of before
+                "do $$ begin for look in 1..500 loop
+                     exit when not exists (
+                        select from postrider.schedule s join postrider.worker w on s.name = any (w.schedules)
+                         where s.next_at is null and s.paused_at is null and s.problem is null);
+                     perform pg_sleep(0.01);
+                 end loop; end $$;
+                 begin;
                  lock table postrider.later in share row exclusive mode;
                  update postrider.job set created_at = created_at - {by}, run_at = run_at - {by};
                  update postrider.later set run_at = run_at - {by};
