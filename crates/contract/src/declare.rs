@@ -56,8 +56,8 @@ pub struct KindSpec {
     pub retry: Retry,
     /// How long finished jobs are kept.
     pub class: Class,
-    /// When its jobs are one with a job like it, where the call does not say. Default: never. Jobs that events make are never one: each
-    /// event has its own.
+    /// When its jobs are one with a job like it, where the call does not say. Default: never. It says nothing of jobs that events make: each
+    /// event has its own, unless the subscription is coalescing.
     #[serde(skip)]
     pub unique: Option<Unique>,
     /// How old a job may become by snoozing before it is discarded. Default: 7 days.

@@ -76,7 +76,8 @@ begin
     return json_build_object('again', false);
 end $$;
 
--- Which jobs still need the events of an epoch: all that were there when the relay was done with them, and what was kept of such.
+-- Who still needs the events of an epoch: what was set aside, a subscription that begins with them, or jobs: all that were there when the relay was
+-- done with them, and what was kept of such.
 create function postrider.event_pinned_by(epoch bigint) returns text
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -91,6 +92,12 @@ begin
       left join postrider.subscription b on b.id = x.subscription;
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
+    end if;
+    select string_agg(x.name, ', ' order by x.name) into subs
+      from postrider.subscription_start b join postrider.subscription x on x.id = b.subscription
+     where b.over_at is null and b.after < (event_pinned_by.epoch + 1) << 46;
+    if subs is not null then
+        return 'events that are to be walked for the new subscription ' || left(subs, 200);
     end if;
     for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
         if s.kept then

@@ -3087,6 +3087,12 @@ begin
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
     end if;
+    select string_agg(x.name, ', ' order by x.name) into subs
+      from postrider.subscription_start b join postrider.subscription x on x.id = b.subscription
+     where b.over_at is null and b.after < (event_pinned_by.epoch + 1) << 46;
+    if subs is not null then
+        return 'events that are to be walked for the new subscription ' || left(subs, 200);
+    end if;
     for s in select p.* from postrider.job_spans() p order by p.kept, p.first loop
         if s.kept then
             execute format('select exists (select from postrider.%I j where j.event_seq >= $1 << 46 and j.event_seq < ($1 + 1) << 46)',

@@ -117,8 +117,8 @@ end $$";
 async fn rob(scene: &mut Scene) {
     let robbed = scene.enlist("worker-1", &["--relay"]);
     scene.stage.crew.says(robbed, "started ").await;
-    // short enough that its handler ends before it is dropped for having lost its lease
-    book(&scene.stage, 1_500).await;
+    // short enough that its handler ends before it is dropped for having lost its lease, also if it stands still before it has slept
+    book(&scene.stage, 700).await;
     scene.stage.crew.says(robbed, "begun ").await;
     let name = scene.stage.crew.member(robbed).full_name();
     let no = scene.stage.faults.begin(Kind::Pause, &name).await.unwrap();

@@ -453,7 +453,14 @@ async fn y10_a_subscription_begins_at_a_time_and_shows_that_it_is_starting() {
     run(db.pool(), "select postrider.hand_over(50)").await;
     let rows = subscriptions(db.pool(), None).await.unwrap();
     assert_eq!((rows[0].state, rows[0].started_events), (SubscriptionState::Starting, Some(80)));
+    // until then retention lets none of them go, and says for whom
+    let pinned = async || -> String {
+        let sql = "select coalesce(postrider.event_pinned_by(0), 'nobody')";
+        sqlx::query_scalar(sql).fetch_one(db.pool()).await.unwrap()
+    };
+    assert_eq!(pinned().await, "events that are to be walked for the new subscription s.since");
     relay(db.pool(), 100).await;
+    assert!(!pinned().await.contains("s.since"));
     assert_eq!(got(db.pool(), "s.since").await, (21..=300).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(subscriptions(db.pool(), None).await.unwrap()[0].state, SubscriptionState::Active);
     // it is not new any more: declared again, it does not begin again
