@@ -9,7 +9,8 @@
 -- holder: the job that has the turn. line: jobs that were leased along with it, to run after it one by one: the turn goes on to them first.
 -- low_parked, low_ready: no waiting job has a lower id, so that no look walks what is gone, which a long transaction elsewhere keeps; cleared:
 -- up to there `ready` was looked through for those that may be moved out of the way. stopped_by: the job for which it stopped. window_at,
--- used: starts in the period that runs. due_at: when it is to be looked at again.
+-- used: starts in the period that runs. due_at: when it is to be looked at again. gen goes up with every 64th change, and a look begins at
+-- the highest: a long transaction elsewhere keeps each version that the row ever had, and by its key alone all of them would be walked.
 create table postrider.lane (
     queue      text        not null,
     key        text collate "C" not null,
@@ -25,10 +26,13 @@ create table postrider.lane (
     window_at  timestamptz,
     used       int         not null default 0,
     due_at     timestamptz,
+    changes    smallint    not null default 0,
+    gen        int         not null default 0,
     primary key (queue, key),
     constraint a_stopped_lane_says_why check ((stopped_at is null) = (reason is null)),
     constraint a_line_has_a_head check (line is null or holder is not null)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1);
+create index lane_newest on postrider.lane (queue, key, gen);
 create index lane_due on postrider.lane (due_at) where due_at is not null;
 create index lane_stopped on postrider.lane (queue, key) where stopped_at is not null;
 
@@ -132,7 +136,8 @@ begin
         select array_agg(l.key) into now_got
           from unnest(rest) r (key)
          cross join lateral (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key for update skip locked) l;
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
+             order by x.gen desc limit 1 for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';

@@ -1789,10 +1789,10 @@ end $$;
 
 
 --
--- Name: clear_ready(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: clear_ready(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS void
+CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1803,17 +1803,17 @@ CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS vo
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     lowest bigint;
     highest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
              where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
                and x.id >= greatest(l.low_ready, l.cleared)
-             order by x.id limit 1000 for update skip locked))
+             order by x.id limit clear_ready.most for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -1823,7 +1823,7 @@ begin
     )
     select min(w.id), max(w.id) into lowest, highest from waiting w;
     update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
-     where x.queue = lane_queue and x.key = lane_key and highest is not null;
+     where x.ctid = l.place and highest is not null;
 end $$;
 
 
@@ -3363,6 +3363,8 @@ CREATE TABLE postrider.lane (
     window_at timestamp with time zone,
     used integer DEFAULT 0 NOT NULL,
     due_at timestamp with time zone,
+    changes smallint DEFAULT 0 NOT NULL,
+    gen integer DEFAULT 0 NOT NULL,
     CONSTRAINT a_line_has_a_head CHECK (((line IS NULL) OR (holder IS NOT NULL))),
     CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
 )
@@ -4753,8 +4755,8 @@ begin
            line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
            stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
+           low_parked = least(x.low_parked, l.holder), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+     where x.ctid = (select y.ctid from postrider.lane y where y.queue = l.queue and y.key = l.key order by y.gen desc limit 1);
 end $$;
 
 
@@ -4940,11 +4942,11 @@ CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
     AS $$
 declare
     room record;
-    l postrider.lane;
+    l record;
     n int;
     lowest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
@@ -4960,12 +4962,12 @@ begin
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
     if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked),
+           set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
                due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.queue = lane_queue and x.key = lane_key;
+         where x.ctid = l.place;
     end if;
     return n > 0;
 end $$;
@@ -5015,14 +5017,14 @@ CREATE FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, k
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     of_key text := substr(lane_key, 7);
     asks bigint;
     next_ones bigint[];
     got bigint[];
     lined postrider.ready[];
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
@@ -5064,8 +5066,10 @@ begin
     select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
-        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
-         where x.queue = lane_queue and x.key = lane_key;
+        update postrider.lane x
+           set line = next_ones, low_parked = next_ones[cardinality(next_ones)], changes = (x.changes + 1) & 63,
+               gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return lined;
 end $$;
@@ -5162,7 +5166,8 @@ begin
         select array_agg(l.key) into now_got
           from unnest(rest) r (key)
          cross join lateral (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key for update skip locked) l;
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
+             order by x.gen desc limit 1 for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -5687,13 +5692,13 @@ CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS post
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     head postrider.ready;
     oldest bigint;
     of_key text := substr(lane_key, 7);
     before bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is not null or l.stopped_at is not null then
         return null;
     end if;
@@ -5714,15 +5719,16 @@ begin
         (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
             and r.id < oldest order by r.id limit 1));
     if before is not null then
-        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
+        update postrider.lane x set low_ready = before where x.ctid = l.place and x.low_ready < before
            and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
                               and r.flags & 34 = 32 and r.pos <> r.id);
     else
         delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
         update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
-         where x.queue = lane_queue and x.key = lane_key;
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest),
+               changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return head;
 end $$;
@@ -7520,7 +7526,7 @@ declare
     of_key text := substr(lane_key, 7);
     own postrider.key_limit;
     other postrider.key_limit;
-    l postrider.lane;
+    l record;
     now timestamptz := clock_timestamp();
 begin
     select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
@@ -7539,7 +7545,7 @@ begin
              where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
     end if;
     if own.starts is not null then
-        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
         per_from := case when l.window_at + own.per > now then l.window_at else now end;
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
@@ -7966,14 +7972,15 @@ begin
     if from_start then
         update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
          where l.ctid = any (array(
-            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key) from unnest(got) g (key)));
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
+              from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
          where x.ctid = any (array(
             -- a look for each: joined, they would be planned as walks over the queue
-            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key)
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
               from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
@@ -7987,7 +7994,7 @@ begin
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
             continue;
         end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
@@ -7995,8 +8002,9 @@ begin
                and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
         then
             -- some of the line were given back: they wait with the others of their key
-            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
-            perform postrider.clear_ready(settle_lanes.queue, k);
+            update postrider.lane x set cleared = least(x.cleared, l.line[1])
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1);
+            perform postrider.clear_ready(settle_lanes.queue, k, 1000);
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
@@ -8005,7 +8013,9 @@ begin
             insert into postrider.ready select head.*;
             moved := true;
         else
-            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+            delete from postrider.lane x
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1)
+               and x.holder is null and x.stopped_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
         end if;
@@ -8442,9 +8452,12 @@ begin
         select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
          where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
     ), turned as (
-        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+        update postrider.lane l
+           set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id), changes = (l.changes + 1) & 63,
+               gen = l.gen + (l.changes = 63)::int
           -- each a look of its own: joined, they would be planned as walks over the queue
-          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key
+                              order by y.gen desc limit 1) as place
                   from alone x offset 0) a
          where l.ctid = a.place and l.holder is null and l.stopped_at is null
            and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
@@ -8571,17 +8584,21 @@ begin
         if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
             update postrider.lane l
                set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again
-             where l.queue = take_room.queue and l.key = k;
+                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         if few < cardinality(ids) then
             none := none || ids[few + 1:];
-            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
-             where l.queue = take_room.queue and l.key = k;
+            update postrider.lane l
+               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+                   changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
-            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
+            delete from postrider.lane l
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+               and l.due_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
@@ -8661,14 +8678,16 @@ begin
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
         for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             update postrider.lane l set low_parked = k.lowest
-             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
+             where l.low_parked > k.lowest
+               and l.ctid = (select x.ctid from postrider.lane x where x.queue = take_turns.queue and x.key = k.key order by x.gen desc limit 1);
             if k.n > 1 or k.n = take_turns.most then
-                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
-                perform postrider.clear_ready(take_turns.queue, k.key);
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either. In all about a
+                -- thousand, or whoever is to be started by this claim would wait for it
+                perform postrider.clear_ready(take_turns.queue, k.key, greatest(50, 1000 / k.keys)::int);
             end if;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
@@ -10799,6 +10818,13 @@ CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NO
 
 
 --
+-- Name: lane_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_newest ON postrider.lane USING btree (queue, key, gen);
+
+
+--
 -- Name: lane_stopped; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -11310,10 +11336,10 @@ REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kin
 
 
 --
--- Name: FUNCTION clear_ready(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION clear_ready(lane_queue text, lane_key text, most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) FROM PUBLIC;
 
 
 --
