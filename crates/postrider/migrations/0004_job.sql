@@ -198,13 +198,14 @@ begin
 end $$;
 
 -- Puts one job into the caller's transaction. Refuses as postrider.check_job does; writes nothing then. A run_at in the past means
--- now. until: the end of the window of the mode within; a duplicate is told that of the first one. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
--- follows it see postrider.enqueue_alike; order_key, order_policy and limit_key are of lanes and limits.
+-- now. until: the end of the window of the mode within; a duplicate is told that of the first one. One simple statement after the other: as
+-- a single one with three writes it cost twice as much. For unique_mode and what follows it see postrider.enqueue_alike; order_key,
+-- order_policy and limit_key are of lanes and limits; tags: up to 10, which a list finds it by.
 create function postrider.enqueue(
     kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
     run_at timestamptz default null, owner text default '', unique_mode text default null, unique_key text default null,
     unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null,
-    order_key text default null, order_policy text default null, limit_key text default null
+    order_key text default null, order_policy text default null, limit_key text default null, tags text[] default null
 ) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
@@ -226,10 +227,16 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
+    if tags is not null then
+        perform postrider.check_tags(tags);
+    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
         select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+        if fresh and tags is not null then
+            perform postrider.put_tags(k.class, id, tags);
+        end if;
         return next;
         return;
     end if;
@@ -247,6 +254,9 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
+    if tags is not null then
+        perform postrider.put_tags(k.class, id, tags);
+    end if;
     return next;
 end $$;
 
@@ -267,17 +277,18 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+                                                  tags json)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;

@@ -221,6 +221,7 @@ declare
     firsts int[] := '{}';
     last bytea;
     last_at int;
+    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -268,6 +269,10 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
+        tags := postrider.tags_of(x.job);
+        if made.fresh and tags is not null then
+            perform postrider.put_tags(k.class, made.id, tags);
+        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;

@@ -8,7 +8,7 @@ create function postrider.job_views(ids bigint[], attempts boolean) returns tabl
     id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text,
     max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text,
     percent text, note text, note_at_us text, lease text, history text,
-    waits_why text
+    waits_why text, order_key text, limit_key text, tags text
 )
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -63,7 +63,8 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+           w.said, j.order_key::text, j.limit_key::text,
+           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (

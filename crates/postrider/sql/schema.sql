@@ -774,6 +774,16 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
 
 
 --
+-- Name: asked_tags(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.asked_tags(filter json) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT json_array_elements_text(COALESCE((filter -> 'tags'::text), '[]'::json)) AS json_array_elements_text);
+
+
+--
 -- Name: await_fanout(uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1499,6 +1509,23 @@ begin
     if subscription is not null and not exists (select from postrider.subscription s where s.name = check_subscribed.subscription) then
         perform postrider.refuse('PR004', 'subscription', format('%L was never declared', left(subscription, 80)),
             'use the name of a subscription, or null for all of them');
+    end if;
+end $$;
+
+
+--
+-- Name: check_tags(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_tags(tags text[]) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if cardinality(tags) > 10 then
+        perform postrider.refuse('PR005', 'tags', format('%s are too many', cardinality(tags)), 'use 10 tags at most');
+    elsif exists (select from unnest(tags) t where t is null or octet_length(t) not between 1 and 100 or t ~ '[\u0001-\u001f\u007f-\u009f]') then
+        perform postrider.refuse('PR005', 'tags', 'a tag is 1 to 100 bytes of text without control characters', 'use shorter ones');
     end if;
 end $$;
 
@@ -2502,6 +2529,7 @@ begin
         end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
+        delete from postrider.tag t where t.class = j.class and t.id = x;
         delete from postrider.cancellation c where c.id = x;
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
@@ -2693,10 +2721,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text, tags text[] DEFAULT NULL::text[]) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2719,10 +2747,16 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
+    if tags is not null then
+        perform postrider.check_tags(tags);
+    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
         select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+        if fresh and tags is not null then
+            perform postrider.put_tags(k.class, id, tags);
+        end if;
         return next;
         return;
     end if;
@@ -2740,6 +2774,9 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
+    if tags is not null then
+        perform postrider.put_tags(k.class, id, tags);
+    end if;
     return next;
 end $$;
 
@@ -2872,17 +2909,18 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+                                                  tags json)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -2951,6 +2989,7 @@ declare
     firsts int[] := '{}';
     last bytea;
     last_at int;
+    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -2998,6 +3037,10 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
+        tags := postrider.tags_of(x.job);
+        if made.fresh and tags is not null then
+            perform postrider.put_tags(k.class, made.id, tags);
+        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
@@ -3656,8 +3699,8 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -3667,9 +3710,7 @@ begin
          order by q.id limit find_jobs.looked_at
     loop
         last := j.id;
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+        continue when not postrider.fits(j, filter, subscription, tags);
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -3880,6 +3921,27 @@ begin
             return new_id;
         end if;
     end loop;
+end $$;
+
+
+--
+-- Name: fits(postrider.job, json, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return (j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.order_key is distinct from coalesce(filter ->> 'order_key', j.order_key)
+            or j.limit_key is distinct from coalesce(filter ->> 'limit_key', j.limit_key)
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or j.subscription is distinct from coalesce(subscription, j.subscription)
+            or tags <> '{}' and exists (
+                select from unnest(tags) a
+                 where not exists (select from postrider.tag t where t.class = j.class and t.id = j.id and t.tag = a))
+            or not j.args::jsonb @> nullif((filter -> 'args')::jsonb, 'null')) is not true;
 end $$;
 
 
@@ -4523,7 +4585,7 @@ $_$;
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text, order_key text, limit_key text, tags text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4583,7 +4645,8 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+           w.said, j.order_key::text, j.limit_key::text,
+           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -5083,8 +5146,11 @@ CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, lo
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -5095,8 +5161,8 @@ declare
     part int := most;
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -5104,14 +5170,21 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
-             order by q.id desc limit part
+                select x.* from postrider.job x
+                 where tags = '{}' and x.class = c.class and x.id < place order by x.id desc limit part) q
+            union all
+            select x.* from (
+                select q.class, q.id from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+                 cross join lateral (
+                    select t.class, t.id from postrider.tag t
+                     where tags <> '{}' and t.class = c.class and t.tag = tags[1] and t.id < place order by t.id desc limit part) q
+                 order by q.id desc limit part) f
+              join postrider.job x on x.class = f.class and x.id = f.id
+             order by id desc limit part
         loop
             seen := seen + 1;
             place := j.id;
-            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+            continue when not postrider.fits(j, filter, subscription, tags);
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;
@@ -6570,6 +6643,35 @@ begin
     perform postrider.compile_routes(array[found_id], '{}');
     return found_id;
 end $$;
+
+
+--
+-- Name: tag; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.tag (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    tag text NOT NULL COLLATE pg_catalog."C"
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: put_tags(smallint, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO postrider.tag (class, id, tag)  SELECT put_tags.class AS class,
+             put_tags.id AS id,
+             d.t
+            FROM ( SELECT DISTINCT u.u
+                    FROM unnest(put_tags.tags) u(u)
+                   ORDER BY u.u) d(t);
+END;
 
 
 --
@@ -8401,6 +8503,30 @@ CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     RETURN ARRAY(SELECT j.id FROM ((unnest(superseded.ids) i(id) JOIN postrider.job j ON (((j.class = ((i.id & (3)::bigint))::smallint) AND (j.id = i.id)))) JOIN postrider.uniq u ON (((u.hash = j.unique_hash) AND (u.mode = 1) AND (u.job <> j.id)))));
+
+
+--
+-- Name: tags_of(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tags_of(item json) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    tags text[];
+begin
+    if json_typeof(item -> 'tags') is null or json_typeof(item -> 'tags') = 'null' then
+        return null;
+    elsif json_typeof(item -> 'tags') <> 'array'
+          or exists (select from json_array_elements(item -> 'tags') t where json_typeof(t) <> 'string')
+    then
+        perform postrider.refuse('PR005', 'tags', 'it is not an array of strings', 'send something like ["eu", "import"]');
+    end if;
+    tags := array(select json_array_elements_text(item -> 'tags'));
+    perform postrider.check_tags(tags);
+    return tags;
+end $$;
 
 
 --
@@ -10721,6 +10847,14 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
+-- Name: tag tag_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.tag
+    ADD CONSTRAINT tag_pkey PRIMARY KEY (class, id, tag);
+
+
+--
 -- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10965,6 +11099,13 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 
 
 --
+-- Name: tag_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX tag_newest ON ONLY postrider.tag USING btree (class, tag, id);
+
+
+--
 -- Name: type_mismatch_of_type; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -11140,6 +11281,13 @@ REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION asked_tags(filter json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.asked_tags(filter json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION await_fanout(event uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11298,6 +11446,13 @@ REVOKE ALL ON FUNCTION postrider.check_start(start text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_tags(tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_tags(tags text[]) FROM PUBLIC;
 
 
 --
@@ -11504,10 +11659,10 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]) FROM PUBLIC;
 
 
 --
@@ -11669,6 +11824,13 @@ REVOKE ALL ON FUNCTION postrider.first_cut(epoch integer) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION fits(j postrider.job, filter json, subscription bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) FROM PUBLIC;
 
 
 --
@@ -12260,6 +12422,13 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
+-- Name: FUNCTION put_tags(class smallint, id bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12572,6 +12741,13 @@ REVOKE ALL ON FUNCTION postrider.subscriptions(after text, most integer) FROM PU
 --
 
 REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tags_of(item json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tags_of(item json) FROM PUBLIC;
 
 
 --

@@ -50,6 +50,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     order_keys: false,
     limits: false,
     fair_share: false,
+    tags: false,
 };
 
 /// Makes River's tables, or brings them up to date, in the schema that the pool's connections look into first.

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use postrider::inspect::{self, Alert, Severity};
 use postrider::port::Look;
 use postrider::{
-    Bus, Filter, Inspector, JobId, Jobs, Kind, KindSpec, NewJob, Payload, PgInspector, PgJobs, State, Timestamp, Unique,
+    Bus, Code, Filter, Inspector, JobId, Jobs, Kind, KindSpec, NewJob, Payload, PgInspector, PgJobs, State, Timestamp,
+    Unique,
 };
 use postrider_testkit::{TestDb, TestServer};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -232,6 +233,58 @@ async fn i2_a_page_in_which_nothing_matches_says_where_to_go_on() {
     after = further;
     let (third, next) = desk.page(&of_b, Some(&after), 10).await;
     assert_eq!((third, next), (vec![rare], None));
+}
+
+/// Through each door, a duplicate among them.
+#[tokio::test]
+async fn i2_a_rare_tag_is_found_in_one_page_whatever_else_is_there() {
+    let desk = Desk::set().await;
+    let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+    let rare = desk.enqueue(NewJob { tags: tags(&["rare", "eu"]), ..job("t.b") }).await;
+    desk.fill(25_000, "q").await;
+    let by_sql = desk.text("select id::text from postrider.enqueue('t.a', tags => '{eu}')").await;
+    let of_many = r#"[{"kind": "t.a", "tags": ["eu"], "unique_mode": "until_done"}, {"kind": "t.a", "tags": null},
+                      {"kind": "t.a", "tags": ["us"], "unique_mode": "until_done"}]"#;
+    let of_many = desk.text(format!("select min(id)::text from postrider.enqueue_many('{of_many}')")).await;
+    let filter = |some: &[&str]| Filter { tags: tags(some), ..Filter::default() };
+    assert_eq!(desk.page(&filter(&["rare"]), None, 10).await, (vec![rare.clone()], None));
+    let (eu, next) = desk.page(&filter(&["eu"]), None, 2).await;
+    assert_eq!(eu, [JobId::new(of_many), JobId::new(by_sql)]);
+    assert_eq!(desk.page(&filter(&["eu"]), next.as_ref(), 2).await, (vec![rare.clone()], None));
+    assert_eq!(desk.page(&filter(&["us"]), None, 10).await, (vec![], None), "a duplicate adds none");
+    desk.run(format!("select postrider.delete(array[{rare}])")).await;
+    assert_eq!(desk.page(&filter(&["rare"]), None, 10).await, (vec![], None));
+    assert_eq!(desk.text("select count(*)::text from postrider.tag").await, "2");
+}
+
+#[tokio::test]
+async fn i2_tags_that_are_none_are_refused_at_each_door() {
+    let desk = Desk::set().await;
+    let eleven: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+    for (tags, sql) in [
+        (eleven.clone(), format!("array{eleven:?}").replace('"', "'")),
+        (vec![String::new()], "array['']".to_owned()),
+        (vec!["x".repeat(101)], format!("array['{}']", "x".repeat(101))),
+        (vec!["a\tb".to_owned()], "array[e'a\\tb']".to_owned()),
+    ] {
+        let refused = NewJob { tags: tags.clone(), ..job("t.a") }.check().unwrap_err();
+        assert_eq!(refused.code(), Some(Code::Option), "{tags:?}");
+        for call in [
+            format!("select postrider.enqueue('t.a', tags => {sql})"),
+            format!("select postrider.enqueue_many(json_build_array(json_build_object('kind', 't.a', 'tags', {sql})))"),
+        ] {
+            let refused = sqlx::raw_sql(AssertSqlSafe(call.clone())).execute(desk.pool()).await.unwrap_err();
+            let code = refused.as_database_error().unwrap().code().unwrap().into_owned();
+            assert_eq!(code, "PR005", "{call}: {refused}");
+            assert!(refused.to_string().starts_with("error returned from database: tags: "), "{refused}");
+        }
+    }
+    for wrong in ["\"eu\"", "7", "{\"eu\": true}", "[7]", "[null]", "[[\"eu\"]]"] {
+        let call = format!(r#"select postrider.enqueue_many('[{{"kind": "t.a", "tags": {wrong}}}]')"#);
+        let refused = sqlx::raw_sql(AssertSqlSafe(call)).execute(desk.pool()).await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().as_deref(), Some("PR005"), "{wrong}: {refused}");
+    }
+    assert_eq!(desk.text("select count(*)::text from postrider.job").await, "0");
 }
 
 #[tokio::test]

@@ -61,6 +61,11 @@ const BOUNDED: &[(&str, &str, i64)] = &[
     ("overview", "select * from postrider.glance()", 10_000),
     ("alerts", "select * from postrider.alerts()", 10_000),
     (
+        "list by a tag that no job has",
+        r#"select * from postrider.list_jobs('{"tags": ["none"]}', 9223372036854775807, 20, 10000)"#,
+        200,
+    ),
+    (
         "list what no job is",
         r#"select * from postrider.list_jobs('{"kind": "t.none"}', 9223372036854775807, 20, 10000)"#,
         20_000,

@@ -57,6 +57,8 @@ pub struct Capabilities {
     pub limits: bool,
     /// Jobs of a fair kind are claimed owner by owner in turn.
     pub fair_share: bool,
+    /// Jobs have tags, and are found by them.
+    pub tags: bool,
 }
 
 impl Capabilities {

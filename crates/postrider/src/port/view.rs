@@ -108,6 +108,12 @@ pub struct JobView {
     pub priority: i16,
     /// Whose it is.
     pub owner: String,
+    /// Jobs of one order key run one after the other.
+    pub order_key: Option<String>,
+    /// The key under which it is limited.
+    pub limit_key: Option<String>,
+    /// What a list finds it by, in the order of their bytes.
+    pub tags: Vec<String>,
     /// Where it is in its life.
     pub state: State,
     /// Why it waits, if it does.

@@ -44,6 +44,7 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
     order_keys: true,
     limits: true,
     fair_share: true,
+    tags: true,
 };
 
 /// Jobs of the native engine: in the Postgres of the application.

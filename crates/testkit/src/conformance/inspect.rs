@@ -23,6 +23,7 @@ macro_rules! conformance_inspect {
                 i2_a_list_is_newest_first_and_of_what_was_asked_for,
                 i2_pages_neither_skip_nor_repeat_while_jobs_come_and_end,
                 i2_args_are_searched_or_the_search_is_refused,
+                i2_keys_and_tags_are_searched_or_refused,
                 i4_a_job_that_failed_shows_its_attempt_and_when_the_next_one_comes,
                 i4_why_a_job_has_not_run_is_said_in_words_or_refused,
                 i5_an_id_that_nobody_was_given_is_unknown,
@@ -154,6 +155,42 @@ pub async fn i2_args_are_searched_or_the_search_is_refused(engine: &dyn Engine) 
         let refused = scene.inspector().jobs(&filter, None, 10).await.unwrap_err();
         assert_eq!(refused.code(), Some(Code::Capability));
     }
+}
+
+/// Of three, two with a tag, one of them with a second one and keys.
+pub async fn i2_keys_and_tags_are_searched_or_refused(engine: &dyn Engine) {
+    let scene = Scene::set(engine, App::new([Kind::new("t.a")])).await;
+    let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+    let able = scene.jobs().capabilities();
+    let tagged = NewJob { tags: tags(&["eu", "import"]), ..job("t.a") };
+    if !able.tags || !able.order_keys || !able.limits {
+        let refused = scene.jobs().enqueue(None, &[tagged]).await.unwrap_err();
+        assert_eq!(refused.code(), Some(Code::Capability));
+        let filter = Filter { tags: tags(&["eu"]), ..Filter::default() };
+        assert_eq!(scene.inspector().jobs(&filter, None, 10).await.unwrap_err().code(), Some(Code::Capability));
+        return;
+    }
+    let keyed = NewJob { order_key: Some("k".to_owned()), limit_key: Some("l".to_owned()), ..tagged };
+    let first = scene.enqueue(keyed).await;
+    let second = scene.enqueue(NewJob { tags: tags(&["eu", "eu"]), ..job("t.a") }).await;
+    scene.enqueue(job("t.a")).await;
+    let named = |name: &str| Some(name.to_owned());
+    let all = Filter::default();
+    for (filter, expected) in [
+        (Filter { tags: tags(&["eu"]), ..all.clone() }, vec![&second, &first]),
+        (Filter { tags: tags(&["eu", "import"]), ..all.clone() }, vec![&first]),
+        (Filter { tags: tags(&["import", "us"]), ..all.clone() }, vec![]),
+        (Filter { tags: tags(&["Eu"]), ..all.clone() }, vec![]),
+        (Filter { tags: tags(&["eu"]), kind: named("t.none"), ..all.clone() }, vec![]),
+        (Filter { order_key: named("k"), ..all.clone() }, vec![&first]),
+        (Filter { order_key: named("l"), ..all.clone() }, vec![]),
+        (Filter { limit_key: named("l"), ..all.clone() }, vec![&first]),
+        (Filter { limit_key: named("k"), ..all.clone() }, vec![]),
+    ] {
+        assert_eq!(listed(&scene, &filter).await.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    }
+    let view = scene.job(&first).await;
+    assert_eq!((view.tags, view.order_key, view.limit_key), (tags(&["eu", "import"]), named("k"), named("l")));
 }
 
 /// With what it said.
