@@ -105,9 +105,10 @@ each! {
     an_engine_that_lists_all_queues_is_red 18
     an_engine_that_repeats_the_last_one_of_a_page_is_red 19
     an_engine_that_finds_jobs_whatever_their_args_is_red 20
-    an_engine_that_tells_no_bound_is_red 21
-    an_engine_that_knows_no_kind_before_its_jobs_is_red 22
-    an_engine_that_shows_no_attempts_is_red 23
-    an_engine_that_takes_what_has_ended_for_waiting_is_red 24
-    an_engine_that_takes_what_never_was_for_gone_is_red 25
+    an_engine_that_finds_jobs_whatever_their_tags_is_red 21
+    an_engine_that_tells_no_bound_is_red 22
+    an_engine_that_knows_no_kind_before_its_jobs_is_red 23
+    an_engine_that_shows_no_attempts_is_red 24
+    an_engine_that_takes_what_has_ended_for_waiting_is_red 25
+    an_engine_that_takes_what_never_was_for_gone_is_red 26
 }

@@ -127,7 +127,7 @@ pub const WRONG: &[Wrong] = &[
         how: How::Altered(
             "declare_schedules",
             "set seen_at = clock_timestamp(), problem = null where",
-            "set seen_at = clock_timestamp(), problem = null, next_at = null, counted_from = clock_timestamp() where",
+            "set seen_at = clock_timestamp(), problem = null, next_at = null, due_at = null, counted_from = clock_timestamp() where",
         ),
         among: "d",
         maybe: &[],
@@ -142,7 +142,7 @@ pub const WRONG: &[Wrong] = &[
     },
     Wrong {
         says: "lists all queues",
-        how: How::Altered("list_jobs", "or j.queue <> (filter ->> 'queue') or", "or"),
+        how: How::Altered("fits", "or j.queue <> (filter ->> 'queue') or", "or"),
         among: "i",
         maybe: &[],
         red: &["i2_a_list"],
@@ -156,10 +156,17 @@ pub const WRONG: &[Wrong] = &[
     },
     Wrong {
         says: "finds jobs whatever their args are",
-        how: How::Altered("list_jobs", "or not j.args::jsonb @> args", ""),
+        how: How::Altered("fits", "or not j.args::jsonb @> nullif((filter -> 'args')::jsonb, 'null')", ""),
         among: "i",
         maybe: &[],
         red: &["i2_args"],
+    },
+    Wrong {
+        says: "finds jobs whatever their tags are",
+        how: How::Altered("fits", "where not exists (select from postrider.tag t", "where false and not exists (select from postrider.tag t"),
+        among: "i",
+        maybe: &[],
+        red: &["i2_keys"],
     },
     Wrong {
         says: "tells no bound",
