@@ -1,10 +1,6 @@
 //! What lanes cost, measured: with a hot key, with as many keys as jobs, and while an old snapshot is held. Not a test of every run, since it
 //! measures time: `cargo nextest run -p postrider-testkit --test lanes --run-ignored only --no-capture`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a failed helper is a failed test, and a run tells what it measured"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test, and a run tells what it measured")]
 
 use postrider_testkit::{DRAIN, TestDb};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
