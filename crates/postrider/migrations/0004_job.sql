@@ -32,7 +32,8 @@ create function postrider.flags_of_waiting(flags smallint) returns smallint
 language sql immutable set search_path = pg_catalog, pg_temp
 return case when flags & 8 = 0 then flags else flags & ~8::smallint | 128::smallint end;
 
--- claimable now; pos = id if it was ready when it was made.
+-- claimable now; pos = id if it was ready when it was made. again_at: when it
+-- became due, if it had to wait for a time.
 -- flags: 1 its uniqueness ends or moves when it ends, 2 it has the turn of its order key, 4 suspected of killing its worker: a lease of its
 -- own, 8 alone in its queue, 16 its uniqueness has a say when it is claimed, 32 it has an order key or a limit key, 64 a limit key, 128 was
 -- let go alone in its queue and had to wait for something else: alone once more.
@@ -46,14 +47,16 @@ create table postrider.ready (
     losses    smallint not null default 0,
     flags     smallint not null default 0,
     order_key text,
+    again_at  timestamptz,
     primary key (queue, priority, share, pos)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1,
         autovacuum_vacuum_insert_scale_factor = 1);
 create index ready_moved on postrider.ready (id) where pos <> id;
 create index ready_strict on postrider.ready (queue) where flags & 8 <> 0;
-create index ready_keyed on postrider.ready (queue, pos) where flags & 32 <> 0;
+-- these two by an expression, so that no plan takes the primary key for them
+create index ready_keyed on postrider.ready (queue, priority, share, (pos + 0)) where flags & 32 <> 0;
+create index ready_turned on postrider.ready (queue, priority, share, (pos + 0)) where flags & 2 <> 0;
 create index ready_turn on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos = id;
-create index ready_turned on postrider.ready (queue, priority, share, id) where flags & 2 <> 0;
 create index ready_turn_moved on postrider.ready (queue, order_key, id) where flags & 34 = 32 and pos <> id;
 
 -- scheduled, retrying, snoozed; why: 0 scheduled, 1 retrying, 2 snoozed
@@ -195,14 +198,15 @@ begin
 end $$;
 
 -- Puts one job into the caller's transaction. Refuses as postrider.check_job does; writes nothing then. A run_at in the past means
--- now. One simple statement after the other: as a single one with three writes it cost twice as much. For unique_mode and what
--- follows it see postrider.enqueue_alike; order_key, order_policy and limit_key are of lanes and limits.
+-- now. until: the end of the window of the mode within; a duplicate is told that of the first one. One simple statement after the other: as
+-- a single one with three writes it cost twice as much. For unique_mode and what follows it see postrider.enqueue_alike; order_key,
+-- order_policy and limit_key are of lanes and limits; tags: up to 10, which a list finds it by.
 create function postrider.enqueue(
     kind text, args json default '{}', queue text default null, priority int default null, max_attempts int default null,
     run_at timestamptz default null, owner text default '', unique_mode text default null, unique_key text default null,
     unique_for interval default null, on_duplicate text default null, idempotency_key text default null, retry json default null,
-    order_key text default null, order_policy text default null, limit_key text default null
-) returns table (id bigint, fresh boolean, replaced boolean)
+    order_key text default null, order_policy text default null, limit_key text default null, tags text[] default null
+) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
@@ -223,10 +227,16 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
+    if tags is not null then
+        perform postrider.check_tags(tags);
+    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+        if fresh and tags is not null then
+            perform postrider.put_tags(k.class, id, tags);
+        end if;
         return next;
         return;
     end if;
@@ -244,12 +254,15 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
+    if tags is not null then
+        perform postrider.put_tags(k.class, id, tags);
+    end if;
     return next;
 end $$;
 
 -- Enqueues in the order of the array; each element is an object with the named arguments of postrider.enqueue. One statement for
 -- all of them: a call for each cost five times as much. Those that may be one with a job like them go one by one.
-create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
+create function postrider.enqueue_many(jobs json) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
@@ -264,17 +277,18 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+                                                  tags json)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -316,7 +330,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false from unnest(ids) i;
+    return query select i, true, false, null::timestamptz from unnest(ids) i;
 end $$;
 
 -- What became of a transaction whose commit was not answered: committed, aborted, in progress, or unknown. What it wrote is the

@@ -22,11 +22,12 @@ create type postrider.claimed as (
 -- Where jobs with keys wait (flag 32), postrider.take_turns picks the jobs.
 -- in_line: up to so many jobs more, each of which comes after one of the others in its order. Whoever asks for them runs those of one key one
 -- after the other, by their ids, and gives back those that are left as soon as one of them does not complete.
+-- turned: the low-water positions of those that have the turn of an order key, which have positions of their own; null for none.
 -- more: something was moved out of the way, so there may be more than was looked at. If nothing was leased then, that is told by one row
 -- whose lease is null: call again.
 create function postrider.claim(
     worker uuid, call bigint, queue text, kinds text[], most int, priorities smallint[], shares smallint[], positions bigint[],
-    in_line int default 0
+    in_line int default 0, turned bigint[] default null
 ) returns setof postrider.claimed
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -42,12 +43,16 @@ begin
     if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
         claim.kinds := postrider.without_held(claim.kinds);
     end if;
-    if exists (select from postrider.ready r
-                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
-       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
+    if exists (
+        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
+         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
+            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,
+               claim.turned) t;
         claim.most := 0;
     end if;
     return query
@@ -169,10 +174,11 @@ begin
     if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
-    -- the lock before the look: the next statement's snapshot sees what the last holder left
+    -- the lock before the look: the next statement's snapshot sees what the last holder left. Here and below the worker is asked for in
+    -- a way that has no index: by its own one, all that it ever held might be walked
     select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
         select l.special, l.flags from postrider.lease l
-         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
+         where l.id = any (finish.leases) and (l.worker = finish.worker) is true order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
@@ -192,10 +198,10 @@ begin
         select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
                unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
                unnest(l.order_keys) as order_key
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), open as materialized (
         select l.id as lease, unnest(l.open) as id
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), live as materialized (
         select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t

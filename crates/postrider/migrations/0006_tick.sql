@@ -149,8 +149,8 @@ begin
         select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key, again_at)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key, p.run_at
           from placed p returning 1
     )
     select count(*) into moved from moved_rows;
@@ -168,12 +168,13 @@ declare
 begin
     kinds := postrider.without_held(kinds);
     foreach q in array queues loop
-        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
+                  and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
         with free as (
             -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
             delete from postrider.parked p where p.ctid = any (array(
-                select x.ctid from postrider.parked x
-                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
+                select o.place from unnest(kinds) k (kind) cross join lateral (
+                    select x.ctid as place from postrider.parked x where x.queue = q and x.key = 'kind:' || k.kind for update skip locked) o))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -285,7 +286,9 @@ begin
             select distinct l.worker, -1 from postrider.lease l
              where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
-                   where exists (select from postrider.ready r where r.queue = q)),
+                   -- from the newest on: what is gone lies below what waits
+                   where (select true from postrider.ready r where r.queue = q
+                           order by r.priority desc, r.share desc, r.pos desc limit 1)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),

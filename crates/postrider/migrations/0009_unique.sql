@@ -14,8 +14,8 @@ create table postrider.uniq (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 create index uniq_expired on postrider.uniq (until) where until is not null;
 
--- who waits behind whom, in any queue
-create index parked_behind on postrider.parked (key);
+-- who waits behind whom, in any queue. Not those in lanes: they are looked for by queue and position, and no plan may take this index for it
+create index parked_behind on postrider.parked (key) where key not like 'order:%' and key not like 'limit:%';
 
 -- jobs whose row of uniq was held by a producer when they were claimed or ended; the next beat looks again. Two who note the same job
 -- leave a row each: with one row for both, each would wait for the other, and two with two jobs in a circle
@@ -132,7 +132,7 @@ create function postrider.enqueue_alike(
     k postrider.kind, new_id bigint, args json, run_at timestamptz, owner text, unique_mode text, unique_key text, unique_for interval,
     on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
     key_taken boolean default false
-) returns table (id bigint, fresh boolean, replaced boolean)
+) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
 declare
@@ -170,8 +170,10 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        until := case mode when 4 then clock_timestamp() + unique_for end;
+        id := postrider.take_unique(hash, mode, new_id, until);
         if id <> new_id then
+            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -202,7 +204,7 @@ end $$;
 
 -- The array of postrider.enqueue_many, one by one. Ids follow the array. Idempotency keys are entered first, then groups of the alike, each
 -- in the order of their hashes, so that two calls that cross do not wait for each other in a circle.
-create function postrider.enqueue_many_alike(jobs json) returns table (id bigint, fresh boolean, replaced boolean)
+create function postrider.enqueue_many_alike(jobs json) returns table (id bigint, fresh boolean, replaced boolean, until timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -212,12 +214,14 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
     firsts int[] := '{}';
     last bytea;
     last_at int;
+    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -265,12 +269,17 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
+        tags := postrider.tags_of(x.job);
+        if made.fresh and tags is not null then
+            perform postrider.put_tags(k.class, made.id, tags);
+        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
+        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
@@ -295,7 +304,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)

@@ -302,6 +302,7 @@ begin
         end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
+        delete from postrider.tag t where t.class = j.class and t.id = x;
         delete from postrider.cancellation c where c.id = x;
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
@@ -390,83 +391,4 @@ begin
     loop
         perform postrider.cancel_within(array[x.id], x.reason, 1);
     end loop;
-end $$;
-
--- Jobs in the order of their ids, after one and up to another: `looked_at` of them at most, those that match the filter told with their
--- state. filter: {kind, queue, owner, subscription, states: […], from, to, args: JSON that theirs contain}. The last row tells, with null as state, how far was looked.
-create function postrider.find_jobs(filter json, after bigint, upto bigint, looked_at int) returns table (id bigint, state text)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-    j postrider.job;
-    s text;
-    last bigint;
-    states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
-    subscription bigint := postrider.asked_subscription(filter);
-begin
-    for j in
-        select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-         cross join lateral (
-            select x.* from postrider.job x where x.class = c.class and x.id > find_jobs.after and x.id <= find_jobs.upto
-             order by x.id limit find_jobs.looked_at) q
-         order by q.id limit find_jobs.looked_at
-    loop
-        last := j.id;
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
-        s := postrider.state_of(j);
-        continue when cardinality(states) > 0 and (s is null or s <> all (states));
-        return query select j.id, s;
-    end loop;
-    return query select last, null::text where last is not null;
-end $$;
-
--- The same, newest first, until `most` match: for an operator's list. The last row tells, with null as id, how far was looked, if there is
--- more to look at.
-create function postrider.list_jobs(filter json, before bigint, most int, looked_at int) returns table (id bigint, looked bigint)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
-#variable_conflict use_column
-declare
-    j postrider.job;
-    n int := 0;
-    seen int;
-    done int := 0;
-    part int := most;
-    place bigint := before;
-    states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
-    subscription bigint := postrider.asked_subscription(filter);
-begin
-    -- part by part: what an operator asks for is mostly among the first
-    loop
-        seen := 0;
-        for j in
-            select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-             cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
-             order by q.id desc limit part
-        loop
-            seen := seen + 1;
-            place := j.id;
-            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
-            continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
-            return query select j.id, null::bigint;
-            n := n + 1;
-            exit when n >= most;
-        end loop;
-        done := done + seen;
-        -- fewer than were asked for: there are no more
-        if n < most and seen < part then
-            return;
-        end if;
-        exit when n >= most or done >= looked_at;
-        part := least(part * 4, 2000, looked_at - done);
-    end loop;
-    return query select null::bigint, place;
 end $$;

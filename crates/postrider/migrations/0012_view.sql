@@ -8,7 +8,7 @@ create function postrider.job_views(ids bigint[], attempts boolean) returns tabl
     id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text,
     max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text,
     percent text, note text, note_at_us text, lease text, history text,
-    waits_why text
+    waits_why text, order_key text, limit_key text, tags text
 )
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -63,7 +63,8 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+           w.said, j.order_key::text, j.limit_key::text,
+           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -72,4 +73,26 @@ begin
       left join waiting w on w.id = j.id and d.id is null and l.id is null
       left join postrider.progress p on p.id = j.id and p.lease = l.id
      order by j.o;
+end $$;
+
+-- The whole bus at a glance, all as text. Counts stop at ten thousand, so that no backlog makes the look slow. oldest_us: for how long the
+-- job that has waited longest at the head of a line has been due, whatever its queue, priority and share.
+create function postrider.glance() returns table (
+    events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+begin
+    return query
+    select c.events_total::text, c.jobs_total::text,
+           (select count(*) from (select from postrider.ready limit 10000) x)::text,
+           (select count(*) from (select from postrider.later limit 10000) x)::text,
+           -- of what was moved there, which has an index
+           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
+           (select count(*) from (select from postrider.parked limit 10000) x)::text,
+           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
+           (select count(*) from postrider.worker)::text,
+           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
+      from (select * from postrider.cut order by no desc limit 1) c;
 end $$;

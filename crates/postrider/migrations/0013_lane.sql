@@ -9,7 +9,8 @@
 -- holder: the job that has the turn. line: jobs that were leased along with it, to run after it one by one: the turn goes on to them first.
 -- low_parked, low_ready: no waiting job has a lower id, so that no look walks what is gone, which a long transaction elsewhere keeps; cleared:
 -- up to there `ready` was looked through for those that may be moved out of the way. stopped_by: the job for which it stopped. window_at,
--- used: starts in the period that runs. due_at: when it is to be looked at again.
+-- used: starts in the period that runs. due_at: when it is to be looked at again. gen goes up with every 64th change, and a look begins at
+-- the highest: a long transaction elsewhere keeps each version that the row ever had, and by its key alone all of them would be walked.
 create table postrider.lane (
     queue      text        not null,
     key        text collate "C" not null,
@@ -25,10 +26,13 @@ create table postrider.lane (
     window_at  timestamptz,
     used       int         not null default 0,
     due_at     timestamptz,
+    changes    smallint    not null default 0,
+    gen        int         not null default 0,
     primary key (queue, key),
     constraint a_stopped_lane_says_why check ((stopped_at is null) = (reason is null)),
     constraint a_line_has_a_head check (line is null or holder is not null)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 1);
+create index lane_newest on postrider.lane (queue, key, gen);
 create index lane_due on postrider.lane (due_at) where due_at is not null;
 create index lane_stopped on postrider.lane (queue, key) where stopped_at is not null;
 
@@ -128,9 +132,12 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- not joined: then all lanes of the queue might be walked for it
-        select array_agg(l.key) into now_got from (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
+        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
+        select array_agg(l.key) into now_got
+          from unnest(rest) r (key)
+         cross join lateral (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
+             order by x.gen desc limit 1 for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -193,7 +200,8 @@ begin
 end $$;
 
 -- The lanes of a queue in the order of their keys, after one, or one alone; all as text. head: the job that has the turn, or for which the
--- lane stopped. depth is counted up to 1000.
+-- lane stopped. depth: how many wait in it, those of an order key also if no claim has looked at them yet, but not those that wait for a
+-- time; counted up to 1000.
 create function postrider.lanes(queue text, after text, most int, only_key text default null, only_stopped boolean default false)
 returns table (key text, depth text, head text, head_state text, since_us text, stopped_us text, reason text, held_us text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -204,7 +212,14 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
+                limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text

@@ -226,6 +226,7 @@ declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
     ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
+    others bigint;
     workers bigint;
     running bigint;
 begin
@@ -238,12 +239,21 @@ begin
     elsif r.flags & 16 <> 0 and ahead is not null then
         return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
+    -- the shares of its priority are served in turn: what waits in another one is not before it
     select count(*) into before from (
-        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority < r.priority limit 10000) p
+        union all
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = r.share and x.pos < r.pos
+                      limit 10000) s limit 10000) b;
+    select count(*) into others from generate_series(0, 63) s (share)
+     where s.share <> r.share
+       and (select true from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = s.share limit 1);
     select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
     select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
+    return format('It is due. %s before it in %squeue %s%s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end,
+        case when others > 0 then 'its share of ' else '' end, r.queue,
+        case when others > 0 then format(', which takes turns with %s other%s', others, case when others > 1 then 's' end) end, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
 
@@ -326,15 +336,15 @@ set enable_mergejoin = off as $$
 begin
     return query
     with recursive line as (
-        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        (select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
         union all
-        select n.queue, n.priority, n.share, n.id
+        select n.queue, n.priority, n.share, n.id, n.again_at
           from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id from postrider.ready r
+            select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r
              where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
              order by r.queue, r.priority, r.share, r.pos limit 1) n
     )
-    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
+    select l.queue, l.id, greatest(coalesce(l.again_at, j.run_at, j.created_at), (
                select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
       from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
 end $$;
@@ -384,12 +394,14 @@ begin
     select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
            format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
            'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
+      from (select x.queue from postrider.parked x
+             where x.key = 'strict:' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.queue;
     return query
     select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
            format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
            'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
+      from (select x.key from postrider.parked x
+             where x.key >= 'kind:' and x.key < 'kind;' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.key;
     return query
     select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
            format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),

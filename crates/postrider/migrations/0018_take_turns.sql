@@ -3,23 +3,23 @@
 -- By hand on a large table: nothing.
 -- The planner is pinned, as in postrider.claim.
 
--- Moves what waits in `ready` behind an order key to where it is out of the way of others, a thousand at a time. The lane is locked.
-create function postrider.clear_ready(lane_queue text, lane_key text) returns void
+-- Moves up to so many that wait in `ready` behind an order key to where they are out of the way of others. The lane is locked.
+create function postrider.clear_ready(lane_queue text, lane_key text, most int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
-    l postrider.lane;
+    l record;
     lowest bigint;
     highest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
              where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
                and x.id >= greatest(l.low_ready, l.cleared)
-             order by x.id limit 1000 for update skip locked))
+             order by x.id limit clear_ready.most for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -29,7 +29,7 @@ begin
     )
     select min(w.id), max(w.id) into lowest, highest from waiting w;
     update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
-     where x.queue = lane_queue and x.key = lane_key and highest is not null;
+     where x.ctid = l.place and highest is not null;
 end $$;
 
 -- Gives the turn of an order key to the oldest job that waits for it, takes it from where it is parked and answers with it; all null if
@@ -39,13 +39,13 @@ create function postrider.next_turn(lane_queue text, lane_key text) returns post
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-    l postrider.lane;
+    l record;
     head postrider.ready;
     oldest bigint;
     of_key text := substr(lane_key, 7);
     before bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is not null or l.stopped_at is not null then
         return null;
     end if;
@@ -66,15 +66,16 @@ begin
         (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
             and r.id < oldest order by r.id limit 1));
     if before is not null then
-        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
+        update postrider.lane x set low_ready = before where x.ctid = l.place and x.low_ready < before
            and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
                               and r.flags & 34 = 32 and r.pos <> r.id);
     else
         delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
         update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
-         where x.queue = lane_queue and x.key = lane_key;
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest),
+               changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return head;
 end $$;
@@ -86,14 +87,14 @@ language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 declare
-    l postrider.lane;
+    l record;
     of_key text := substr(lane_key, 7);
     asks bigint;
     next_ones bigint[];
     got bigint[];
     lined postrider.ready[];
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
@@ -132,11 +133,13 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
-        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
-         where x.queue = lane_queue and x.key = lane_key;
+        update postrider.lane x
+           set line = next_ones, low_parked = next_ones[cardinality(next_ones)], changes = (x.changes + 1) & 63,
+               gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return lined;
 end $$;
@@ -149,7 +152,7 @@ declare
     of_key text := substr(lane_key, 7);
     own postrider.key_limit;
     other postrider.key_limit;
-    l postrider.lane;
+    l record;
     now timestamptz := clock_timestamp();
 begin
     select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
@@ -168,7 +171,7 @@ begin
              where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
     end if;
     if own.starts is not null then
-        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
         per_from := case when l.window_at + own.per > now then l.window_at else now end;
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
@@ -180,7 +183,7 @@ end $$;
 -- come after it. moved: something was parked.
 create function postrider.take_turns(
     queue text, most int, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line int,
-    out turns postrider.ready[], out moved boolean
+    turned bigint[], out turns postrider.ready[], out moved boolean
 )
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
@@ -199,15 +202,16 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
+                   with ordinality p (priority, share, pos, turned, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
-                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.id limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
+                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos + 0 limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -236,14 +240,16 @@ begin
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
         for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             update postrider.lane l set low_parked = k.lowest
-             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
+             where l.low_parked > k.lowest
+               and l.ctid = (select x.ctid from postrider.lane x where x.queue = take_turns.queue and x.key = k.key order by x.gen desc limit 1);
             if k.n > 1 or k.n = take_turns.most then
-                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
-                perform postrider.clear_ready(take_turns.queue, k.key);
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either. In all about a
+                -- thousand, or whoever is to be started by this claim would wait for it
+                perform postrider.clear_ready(take_turns.queue, k.key, greatest(50, 1000 / k.keys)::int);
             end if;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
@@ -276,9 +282,12 @@ begin
         select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
          where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
     ), turned as (
-        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+        update postrider.lane l
+           set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id), changes = (l.changes + 1) & 63,
+               gen = l.gen + (l.changes = 63)::int
           -- each a look of its own: joined, they would be planned as walks over the queue
-          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key
+                              order by y.gen desc limit 1) as place
                   from alone x offset 0) a
          where l.ctid = a.place and l.holder is null and l.stopped_at is null
            and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
@@ -291,7 +300,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.again_at)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -309,7 +318,9 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
+           -- behind it only: before it lies what has been moved from there
+           and (select true from postrider.parked p
+                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -355,18 +366,23 @@ begin
         if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
             update postrider.lane l
                set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again
-             where l.queue = take_room.queue and l.key = k;
+                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         if few < cardinality(ids) then
             none := none || ids[few + 1:];
-            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
-             where l.queue = take_room.queue and l.key = k;
+            update postrider.lane l
+               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+                   changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
-            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+            delete from postrider.lane l
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+               and l.due_at is null
+               and not exists (select from postrider.parked p
+                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)

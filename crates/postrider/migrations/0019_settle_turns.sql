@@ -86,8 +86,8 @@ begin
            line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
            stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
+           low_parked = least(x.low_parked, l.holder), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+     where x.ctid = (select y.ctid from postrider.lane y where y.queue = l.queue and y.key = l.key order by y.gen desc limit 1);
 end $$;
 
 -- Looks at lanes: takes the turn from whoever has given it up, lets the next one go, and those that have room. Lanes that are somebody
@@ -106,12 +106,18 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
+         where l.ctid = any (array(
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
+              from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
-         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+         where x.ctid = any (array(
+            -- a look for each: joined, they would be planned as walks over the queue
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
+              from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
@@ -124,7 +130,7 @@ begin
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
             continue;
         end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
@@ -132,8 +138,9 @@ begin
                and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
         then
             -- some of the line were given back: they wait with the others of their key
-            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
-            perform postrider.clear_ready(settle_lanes.queue, k);
+            update postrider.lane x set cleared = least(x.cleared, l.line[1])
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1);
+            perform postrider.clear_ready(settle_lanes.queue, k, 1000);
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
@@ -142,7 +149,9 @@ begin
             insert into postrider.ready select head.*;
             moved := true;
         else
-            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+            delete from postrider.lane x
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1)
+               and x.holder is null and x.stopped_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
         end if;
@@ -158,11 +167,11 @@ language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     room record;
-    l postrider.lane;
+    l record;
     n int;
     lowest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
@@ -178,12 +187,12 @@ begin
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
     if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked),
+           set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
                due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.queue = lane_queue and x.key = lane_key;
+         where x.ctid = l.place;
     end if;
     return n > 0;
 end $$;

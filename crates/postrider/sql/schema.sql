@@ -406,40 +406,8 @@ begin
         union all
         select x.* from postrider.alerts_of_relay() x
         union all
-        select x.* from postrider.alerts_of_components() x
-        union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
-end $$;
-
-
---
--- Name: alerts_of_components(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.alerts_of_components() RETURNS SETOF postrider.alert
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    AS $$
-begin
-    return query
-    select 'endpoint_disabled', 'critical', 'endpoint ' || e.id, e.disabled_at,
-           format('endpoint %s (%s) is disabled: %s; what is to be delivered to it is held', e.id, e.name, left(e.disabled_reason, 300)),
-           'enable it when its owner has put it right: what was held is sent then'
-      from postrider.endpoint e where e.disabled_at is not null and e.deleted_at is null order by e.id limit 100;
-    return query
-    select 'endpoint_failing', 'warning', 'endpoint ' || e.id, h.failing_since,
-           format('most attempts of endpoint %s (%s) fail: its deliveries wait behind one probe at a time', e.id, e.name),
-           'see its last attempts, and send it a test'
-      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
-     where h.failing_since is not null and e.disabled_at is null order by e.id limit 100;
-    return query
-    select 'endpoint_silent', 'warning', 'endpoint ' || e.id, h.silent_since,
-           format('endpoint %s (%s) took nothing since %s: %s attempts failed; after five days it is disabled', e.id, e.name,
-                  postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
-      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
-     where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
 end $$;
 
 
@@ -473,12 +441,14 @@ begin
     select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
            format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
            'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
+      from (select x.queue from postrider.parked x
+             where x.key = 'strict:' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.queue;
     return query
     select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
            format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
            'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
+      from (select x.key from postrider.parked x
+             where x.key >= 'kind:' and x.key < 'kind;' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.key;
     return query
     select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
            format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
@@ -733,41 +703,6 @@ end $$;
 
 
 --
--- Name: apply_endpoint_limit(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.apply_endpoint_limit(id bigint) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    e record;
-    new_most int;
-    new_starts int;
-    new_per interval;
-begin
-    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms, h.failed into e
-      from postrider.endpoint p join postrider.endpoint_health h on h.endpoint = p.id where p.id = apply_endpoint_limit.id;
-    -- one that hangs would else take all of its slots again and again
-    new_most := least(e.in_flight, e.max_in_flight, case when e.failed >= 5 then 1 end);
-    new_starts := e.rate_starts;
-    new_per := e.rate_per;
-    if e.pace_ms is not null and (new_starts is null or extract(epoch from new_per) * 1000 / new_starts < e.pace_ms) then
-        -- a beat looks once a second at who may start
-        new_starts := greatest(1, 1000 / e.pace_ms);
-        new_per := greatest(e.pace_ms, 1000) * interval '1 millisecond';
-    end if;
-    if not exists (
-        select from postrider.key_limit l
-         where l.queue = 'webhook' and l.key = postrider.endpoint_key(id)
-           and (l.most, l.starts, l.per) is not distinct from (new_most, new_starts, new_per))
-    then
-        perform postrider.set_limit('webhook', postrider.endpoint_key(id), new_most, new_starts, new_per);
-    end if;
-end $$;
-
-
---
 -- Name: array_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -817,7 +752,6 @@ CREATE TABLE postrider.subscription (
     order_by text,
     order_policy text,
     coalescing boolean DEFAULT false NOT NULL,
-    limit_key text,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -837,6 +771,16 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN CASE WHEN ((filter ->> 'subscription'::text) IS NOT NULL) THEN COALESCE((SELECT s.id FROM postrider.subscription s WHERE (s.name = (asked_subscription.filter ->> 'subscription'::text))), (0)::bigint) ELSE NULL::bigint END;
+
+
+--
+-- Name: asked_tags(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.asked_tags(filter json) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT json_array_elements_text(COALESCE((filter -> 'tags'::text), '[]'::json)) AS json_array_elements_text);
 
 
 --
@@ -951,9 +895,7 @@ CREATE FUNCTION postrider.call_limits(queue text, key text) RETURNS void
 begin
     insert into postrider.lane_call (queue, key)
     select l.queue, l.key from postrider.lane l
-     where l.queue = call_limits.queue and l.key like 'limit:%' and call_limits.key = ''
-    union all
-    select call_limits.queue, 'limit:' || call_limits.key where call_limits.key <> '';
+     where l.queue = call_limits.queue and l.key like 'limit:%' and (call_limits.key = '' or l.key = 'limit:' || call_limits.key);
 end $$;
 
 
@@ -1191,47 +1133,6 @@ begin
     end loop;
     return found;
 end $_$;
-
-
---
--- Name: check_endpoint(json); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.check_endpoint(fields json) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    stray text;
-    wrong record;
-begin
-    select k into stray from json_object_keys(fields) k
-     where k not in ('name', 'owner', 'url', 'types', 'predicate', 'order_by', 'order_policy', 'labels', 'max_in_flight', 'rate_starts',
-                     'rate_per_ms', 'format', 'schedule', 'steps_ms', 'timeout_ms', 'max_attempts', 'on_4xx', 'answer_contains', 'header_names') limit 1;
-    if found then
-        perform postrider.refuse('PR005', stray, 'it is not a field of an endpoint', 'see postrider.put_endpoint');
-    end if;
-    select w.field, w.says, w.remedy into wrong from (values
-        ('name', octet_length(fields ->> 'name') between 1 and 200 and fields ->> 'name' !~ '[\u0001-\u001f\u007f-\u009f]',
-         'a name is 1 to 200 bytes of text without control characters', 'say what the endpoint is, for example billing'),
-        ('url', octet_length(fields ->> 'url') between 1 and 2048, 'it has no url, or too long a one', 'use https://…'),
-        ('order_by', fields ->> 'order_by' is null or fields ->> 'order_by' = 'subject', 'deliveries are in the order of their subjects or of none',
-         'use subject, or leave it out'),
-        ('labels', json_typeof(fields -> 'labels') = 'object' and octet_length((fields -> 'labels')::text) <= 4096,
-         'labels are names and texts, at most 4096 bytes', 'use {"team": "billing"}'),
-        ('max_in_flight', (fields ->> 'max_in_flight')::int between 1 and 32, 'it is not 1 to 32', 'leave it out for 5'),
-        ('rate', (fields ->> 'rate_starts' is null) = (fields ->> 'rate_per_ms' is null), 'a rate is a number of starts and a period',
-         'give both'),
-        ('schedule', fields ->> 'steps_ms' is null or json_array_length(fields -> 'steps_ms') between 1 and 50,
-         'a schedule is 1 to 50 waits', 'use the name of a schedule, or a list of waits'),
-        ('timeout', (fields ->> 'timeout_ms')::int between 1000 and 60000, 'it is not 1 s to 60 s', 'leave it out for 15 s'),
-        ('max_attempts', (fields ->> 'max_attempts')::int between 1 and 18, 'it is not 1 to 18', 'leave it out for all of them'),
-        ('on_4xx', fields ->> 'on_4xx' in ('retry', 'discard'), 'it is not retry or discard', 'leave it out for retry')
-    ) w (field, fine, says, remedy) where w.fine is not true limit 1;
-    if found then
-        perform postrider.refuse('PR005', wrong.field, wrong.says, wrong.remedy);
-    end if;
-end $$;
 
 
 --
@@ -1613,6 +1514,23 @@ end $$;
 
 
 --
+-- Name: check_tags(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_tags(tags text[]) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if cardinality(tags) > 10 then
+        perform postrider.refuse('PR005', 'tags', format('%s are too many', cardinality(tags)), 'use 10 tags at most');
+    elsif exists (select from unnest(tags) t where t is null or octet_length(t) not between 1 and 100 or t ~ '[\u0001-\u001f\u007f-\u009f]') then
+        perform postrider.refuse('PR005', 'tags', 'a tag is 1 to 100 bytes of text without control characters', 'use shorter ones');
+    end if;
+end $$;
+
+
+--
 -- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1766,10 +1684,10 @@ end $$;
 
 
 --
--- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0) RETURNS SETOF postrider.claimed
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0, turned bigint[] DEFAULT NULL::bigint[]) RETURNS SETOF postrider.claimed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1790,12 +1708,16 @@ begin
     if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
         claim.kinds := postrider.without_held(claim.kinds);
     end if;
-    if exists (select from postrider.ready r
-                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
-       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
+    if exists (
+        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
+         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
+            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,
+               claim.turned) t;
         claim.most := 0;
     end if;
     return query
@@ -1894,10 +1816,10 @@ end $$;
 
 
 --
--- Name: clear_ready(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: clear_ready(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS void
+CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1908,17 +1830,17 @@ CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS vo
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     lowest bigint;
     highest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
              where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
                and x.id >= greatest(l.low_ready, l.cleared)
-             order by x.id limit 1000 for update skip locked))
+             order by x.id limit clear_ready.most for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -1928,7 +1850,7 @@ begin
     )
     select min(w.id), max(w.id) into lowest, highest from waiting w;
     update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
-     where x.queue = lane_queue and x.key = lane_key and highest is not null;
+     where x.ctid = l.place and highest is not null;
 end $$;
 
 
@@ -2094,36 +2016,24 @@ end $_$;
 CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
     AS $$
-declare
-    ids bigint[] := subscriptions;
-    names text[] := array(select e.name from postrider.event_type e);
 begin
-    -- these for all types, then all for these types, apart: one statement that said `or` would walk all of them for each that is put
-    delete from postrider.route r where r.subscription = any (compile_routes.subscriptions);
-    delete from postrider.route r where r.type = any (compile_routes.types);
-    for pass in 1..2 loop
-        insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
-                                     predicate, order_by, order_rule, order_name, coalescing, starting, reads)
-        select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
-               s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
-               case when s.order_by is not null then s.name end, s.coalescing,
-               exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
-               s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
-          from postrider.subscription s
-          join postrider.kind k on k.name = s.kind
-          join postrider.event_type t on t.name = any (names)
-         where s.id = any (ids) and s.removed_at is null
-           and (not s.outward or t.exposure = 'public')
-           -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
-           and exists (select from unnest(s.types) u where t.name ~ postrider.pattern_regex(u)
-                          and (u like 'postrider.%' or t.name not like 'postrider.%'))
-            on conflict do nothing;
-        exit when types = '{}';
-        ids := array(select e.id from postrider.subscription e where e.removed_at is null);
-        names := types;
-    end loop;
+    delete from postrider.route r
+     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
+    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
+                                 predicate, order_by, order_rule, order_name, coalescing, starting, reads)
+    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair,
+           s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
+           case when s.order_by is not null then s.name end, s.coalescing,
+           exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
+           s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
+      from postrider.subscription s
+      join postrider.kind k on k.name = s.kind
+      join postrider.event_type t
+        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
+       and (not s.outward or t.exposure = 'public')
+       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
+     where s.removed_at is null;
 end $$;
 
 
@@ -2177,22 +2087,6 @@ begin
     end if;
     return made;
 end $_$;
-
-
---
--- Name: cool_endpoint(bigint, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.cool_endpoint(id bigint, until timestamp with time zone, reason text) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if not exists (select from postrider.key_limit l where l.queue = 'webhook' and l.key = postrider.endpoint_key(cool_endpoint.id)
-                      and l.held_until >= cool_endpoint.until) then
-        perform postrider.hold('webhook', postrider.endpoint_key(cool_endpoint.id), cool_endpoint.until, cool_endpoint.reason);
-    end if;
-end $$;
 
 
 --
@@ -2635,91 +2529,11 @@ begin
         end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
+        delete from postrider.tag t where t.class = j.class and t.id = x;
         delete from postrider.cancellation c where c.id = x;
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
     end loop;
-end $$;
-
-
---
--- Name: disable_endpoint(bigint, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.disable_endpoint(id bigint, reason text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    evidence json := postrider.endpoint_evidence(id);
-begin
-    if coalesce(reason, '') = '' then
-        perform postrider.refuse('PR005', 'reason', 'there is none', 'say why: whoever wonders later reads it');
-    elsif not postrider.lock_endpoint(id) then
-        return false;
-    end if;
-    update postrider.endpoint e
-       set disabled_at = clock_timestamp(), disabled_reason = left(disable_endpoint.reason, 1000), disabled_evidence = evidence
-     where e.id = disable_endpoint.id and e.disabled_at is null;
-    if not found then
-        return false;
-    end if;
-    update postrider.endpoint_health h set pace_ms = coalesce(h.pace_ms, postrider.endpoint_pace(h.endpoint)) where h.endpoint = disable_endpoint.id;
-    -- not infinity: it is told in microseconds
-    perform postrider.hold('webhook', postrider.endpoint_key(id), '9999-01-01Z', 'the endpoint is disabled: ' || left(reason, 900));
-    perform postrider.tell_endpoint('postrider.endpoint.disabled', id,
-        json_build_object('endpoint', id, 'reason', left(reason, 1000), 'attempts', evidence));
-    return true;
-end $$;
-
-
---
--- Name: drive_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.drive_replay(id bigint) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    k postrider.kind;
-    job bigint;
-begin
-    select * into k from postrider.kind x where x.name = 'webhook.replay';
-    if not found then
-        perform postrider.refuse('PR004', 'kind', 'webhook.replay was never declared', 'start a process that delivers');
-    end if;
-    job := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | k.class;
-    insert into postrider.job (class, id, kind, queue, priority, max_attempts, args)
-    values (k.class, job, k.name, k.queue, k.priority, k.max_attempts, json_build_object('replay', drive_replay.id));
-    insert into postrider.ready (queue, priority, share, pos, id) values (k.queue, k.priority, 0, job, job);
-    perform postrider.wake('postrider_job');
-end $$;
-
-
---
--- Name: drop_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.drop_endpoint(id bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    of_subscription bigint;
-begin
-    if not postrider.lock_endpoint(id) then
-        return false;
-    end if;
-    update postrider.endpoint e set deleted_at = clock_timestamp(), headers = null, headers_key = null where e.id = drop_endpoint.id
-    returning e.subscription into of_subscription;
-    perform postrider.drop_subscription(of_subscription);
-    delete from postrider.endpoint_secret s where s.endpoint = drop_endpoint.id;
-    delete from postrider.endpoint_window w where w.endpoint = drop_endpoint.id;
-    delete from postrider.key_limit l where l.queue = 'webhook' and l.key = postrider.endpoint_key(drop_endpoint.id);
-    delete from postrider.endpoint_health h where h.endpoint = drop_endpoint.id;
-    perform postrider.call_limits('webhook', postrider.endpoint_key(drop_endpoint.id));
-    return true;
 end $$;
 
 
@@ -2881,44 +2695,6 @@ end $$;
 
 
 --
--- Name: duties_of_components(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.duties_of_components() RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-    kept interval := (select r.keep from postrider.retention r where r.what = 'event');
-    old bigint[];
-    x record;
-begin
-    delete from postrider.endpoint_secret s where s.ctid = any (array(
-        select o.ctid from postrider.endpoint_secret o where o.valid_until < now for update skip locked));
-    delete from postrider.endpoint_window w where w.ctid = any (array(
-        select o.ctid from postrider.endpoint_window o where o.slot < now - interval '2 hours' limit 10000 for update skip locked));
-    -- the oldest of each come first: ids grow
-    select array_agg(h.id) into old
-      from (select p.id from postrider.endpoint e
-             cross join lateral (
-                select y.id from postrider.parked y
-                 where y.queue = 'webhook' and y.key = 'limit:' || postrider.endpoint_key(e.id) order by y.pos limit 1000) p
-              join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
-             where e.disabled_at is not null and e.deleted_at is null and j.created_at < now - kept limit 1000) h;
-    if old is not null then
-        perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
-    end if;
-    for x in select r.id from postrider.delivery_replay r
-              where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
-                and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
-    loop
-        perform postrider.drive_replay(x.id);
-    end loop;
-end $$;
-
-
---
 -- Name: duty_failed(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2935,35 +2711,6 @@ end $$;
 
 
 --
--- Name: enable_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.enable_endpoint(id bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if not postrider.lock_endpoint(id) then
-        return false;
-    end if;
-    update postrider.endpoint e
-       set disabled_at = null, disabled_reason = null, disabled_evidence = null, enabled_at = clock_timestamp()
-     where e.id = enable_endpoint.id and e.disabled_at is not null;
-    if not found then
-        return false;
-    end if;
-    update postrider.endpoint_health h
-       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = 1
-     where h.endpoint = enable_endpoint.id;
-    delete from postrider.endpoint_window w where w.endpoint = enable_endpoint.id;
-    perform postrider.apply_endpoint_limit(id);
-    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
-    perform postrider.tell_endpoint('postrider.endpoint.enabled', id, json_build_object('endpoint', id));
-    return true;
-end $$;
-
-
---
 -- Name: end_name(smallint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2974,122 +2721,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.delivery_attempt (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    lease bigint NOT NULL,
-    attempt smallint NOT NULL,
-    endpoint bigint,
-    event uuid,
-    sent_as uuid,
-    trigger text NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    ended_at timestamp with time zone,
-    outcome text,
-    reason text,
-    status smallint,
-    failure text,
-    excerpt text,
-    headers json,
-    request_sha256 bytea,
-    peer text,
-    dns_us bigint,
-    connect_us bigint,
-    tls_us bigint,
-    first_byte_us bigint,
-    total_us bigint,
-    CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
-    CONSTRAINT outcome_is_delivered_failed_postponed_discarded_or_skipped CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text, 'skipped'::text]))),
-    CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: endpoint_evidence(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.endpoint_evidence(id bigint) RETURNS json
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT COALESCE(json_agg(json_build_object('delivery', (a.id)::text, 'at', a.ended_at, 'status', a.status, 'failure', a.failure, 'reason', "left"(a.reason, 300)) ORDER BY a.started_at DESC), '[]'::json) AS "coalesce" FROM (SELECT x.class, x.id, x.lease, x.attempt, x.endpoint, x.event, x.sent_as, x.trigger, x.started_at, x.ended_at, x.outcome, x.reason, x.status, x.failure, x.excerpt, x.headers, x.request_sha256, x.peer, x.dns_us, x.connect_us, x.tls_us, x.first_byte_us, x.total_us FROM postrider.delivery_attempt x WHERE ((x.endpoint = endpoint_evidence.id) AND (x.outcome IS NOT NULL) AND (x.trigger <> 'test'::text)) ORDER BY x.started_at DESC LIMIT 5) a);
-
-
---
--- Name: endpoint_key(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.endpoint_key(endpoint bigint) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN ('endpoint:'::text || endpoint);
-
-
---
--- Name: endpoint_window; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.endpoint_window (
-    endpoint bigint NOT NULL,
-    slot timestamp with time zone NOT NULL,
-    delivered integer DEFAULT 0 NOT NULL,
-    failed integer DEFAULT 0 NOT NULL
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
-
-
---
--- Name: endpoint_pace(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.endpoint_pace(id bigint) RETURNS bigint
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT CASE WHEN (sum(w.delivered) >= 10) THEN LEAST(10000, GREATEST(10, (150000 / max(w.delivered)))) ELSE 1000 END AS "case" FROM postrider.endpoint_window w WHERE ((w.endpoint = endpoint_pace.id) AND (w.slot > (clock_timestamp() - '01:00:00'::interval))));
-
-
---
--- Name: endpoints(bigint, text, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.endpoints(id bigint DEFAULT NULL::bigint, owner text DEFAULT NULL::text, after bigint DEFAULT 0, most integer DEFAULT 100) RETURNS SETOF json
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    AS $$
-begin
-    return query
-    select json_build_object('id', e.id, 'revision', e.revision, 'name', e.name, 'owner', e.owner, 'url', e.url, 'types', e.types,
-        'predicate', s.predicate::text, 'order_policy', case when s.order_by is not null then coalesce(s.order_policy, 'block') end,
-        'labels', e.labels, 'max_in_flight', e.max_in_flight, 'rate_starts', e.rate_starts,
-        'rate_per_ms', (extract(epoch from e.rate_per) * 1000)::bigint, 'format', e.format, 'schedule', e.schedule, 'steps_ms', e.steps_ms,
-        'timeout_ms', e.timeout_ms, 'max_attempts', e.max_attempts, 'on_4xx', e.on_4xx, 'answer_contains', e.answer_contains,
-        'header_names', e.header_names, 'headers', encode(e.headers, 'base64'), 'headers_key', e.headers_key,
-        'created_us', (extract(epoch from e.created_at) * 1000000)::bigint,
-        'disabled_us', (extract(epoch from e.disabled_at) * 1000000)::bigint, 'disabled_reason', e.disabled_reason,
-        'disabled_evidence', e.disabled_evidence, 'failing_us', (extract(epoch from h.failing_since) * 1000000)::bigint,
-        'silent_us', (extract(epoch from h.silent_since) * 1000000)::bigint, 'failed', h.failed, 'in_flight', h.in_flight,
-        'pace_ms', h.pace_ms, 'warned', h.warned,
-        'held_until_us', case when e.disabled_at is null and l.held_until > clock_timestamp()
-                              then (extract(epoch from l.held_until) * 1000000)::bigint end,
-        'held_reason', l.reason)
-      from postrider.endpoint e
-      join postrider.subscription s on s.id = e.subscription
-      join postrider.endpoint_health h on h.endpoint = e.id
-      left join postrider.key_limit l on l.queue = 'webhook' and l.key = postrider.endpoint_key(e.id)
-     where e.deleted_at is null and e.id > endpoints.after and e.id = coalesce(endpoints.id, e.id) and e.owner = coalesce(endpoints.owner, e.owner)
-     order by e.id limit endpoints.most;
-end $$;
-
-
---
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text, tags text[] DEFAULT NULL::text[]) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -3112,10 +2747,16 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
+    if tags is not null then
+        perform postrider.check_tags(tags);
+    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+        if fresh and tags is not null then
+            perform postrider.put_tags(k.class, id, tags);
+        end if;
         return next;
         return;
     end if;
@@ -3133,6 +2774,9 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
+    if tags is not null then
+        perform postrider.put_tags(k.class, id, tags);
+    end if;
     return next;
 end $$;
 
@@ -3170,7 +2814,7 @@ CREATE TABLE postrider.kind (
 -- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -3210,8 +2854,10 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        until := case mode when 4 then clock_timestamp() + unique_for end;
+        id := postrider.take_unique(hash, mode, new_id, until);
         if id <> new_id then
+            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -3245,7 +2891,7 @@ end $$;
 -- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3263,17 +2909,18 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+                                                  tags json)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -3315,7 +2962,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false from unnest(ids) i;
+    return query select i, true, false, null::timestamptz from unnest(ids) i;
 end $$;
 
 
@@ -3323,7 +2970,7 @@ end $$;
 -- Name: enqueue_many_alike(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -3335,12 +2982,14 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
     firsts int[] := '{}';
     last bytea;
     last_at int;
+    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -3388,12 +3037,17 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
+        tags := postrider.tags_of(x.job);
+        if made.fresh and tags is not null then
+            perform postrider.put_tags(k.class, made.id, tags);
+        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
+        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
@@ -3752,6 +3406,8 @@ CREATE TABLE postrider.lane (
     window_at timestamp with time zone,
     used integer DEFAULT 0 NOT NULL,
     due_at timestamp with time zone,
+    changes smallint DEFAULT 0 NOT NULL,
+    gen integer DEFAULT 0 NOT NULL,
     CONSTRAINT a_line_has_a_head CHECK (((line IS NULL) OR (holder IS NOT NULL))),
     CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
 )
@@ -3813,7 +3469,8 @@ CREATE TABLE postrider.ready (
     attempt smallint DEFAULT 0 NOT NULL,
     losses smallint DEFAULT 0 NOT NULL,
     flags smallint DEFAULT 0 NOT NULL,
-    order_key text
+    order_key text,
+    again_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
 
@@ -3833,6 +3490,7 @@ declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
     ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
+    others bigint;
     workers bigint;
     running bigint;
 begin
@@ -3845,12 +3503,21 @@ begin
     elsif r.flags & 16 <> 0 and ahead is not null then
         return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
+    -- the shares of its priority are served in turn: what waits in another one is not before it
     select count(*) into before from (
-        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority < r.priority limit 10000) p
+        union all
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = r.share and x.pos < r.pos
+                      limit 10000) s limit 10000) b;
+    select count(*) into others from generate_series(0, 63) s (share)
+     where s.share <> r.share
+       and (select true from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = s.share limit 1);
     select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
     select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
+    return format('It is due. %s before it in %squeue %s%s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end,
+        case when others > 0 then 'its share of ' else '' end, r.queue,
+        case when others > 0 then format(', which takes turns with %s other%s', others, case when others > 1 then 's' end) end, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
 
@@ -4032,8 +3699,8 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -4043,9 +3710,7 @@ begin
          order by q.id limit find_jobs.looked_at
     loop
         last := j.id;
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+        continue when not postrider.fits(j, filter, subscription, tags);
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -4081,10 +3746,11 @@ begin
     if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
-    -- the lock before the look: the next statement's snapshot sees what the last holder left
+    -- the lock before the look: the next statement's snapshot sees what the last holder left. Here and below the worker is asked for in
+    -- a way that has no index: by its own one, all that it ever held might be walked
     select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
         select l.special, l.flags from postrider.lease l
-         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
+         where l.id = any (finish.leases) and (l.worker = finish.worker) is true order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
@@ -4104,10 +3770,10 @@ begin
         select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
                unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
                unnest(l.order_keys) as order_key
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), open as materialized (
         select l.id as lease, unnest(l.open) as id
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), live as materialized (
         select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
@@ -4259,6 +3925,27 @@ end $$;
 
 
 --
+-- Name: fits(postrider.job, json, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return (j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.order_key is distinct from coalesce(filter ->> 'order_key', j.order_key)
+            or j.limit_key is distinct from coalesce(filter ->> 'limit_key', j.limit_key)
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or j.subscription is distinct from coalesce(subscription, j.subscription)
+            or tags <> '{}' and exists (
+                select from unnest(tags) a
+                 where not exists (select from postrider.tag t where t.class = j.class and t.id = j.id and t.tag = a))
+            or not j.args::jsonb @> nullif((filter -> 'args')::jsonb, 'null')) is not true;
+end $$;
+
+
+--
 -- Name: flags_of_event_job(boolean, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4403,6 +4090,35 @@ begin
     update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
      where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
     return found;
+end $$;
+
+
+--
+-- Name: glance(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.glance() RETURNS TABLE(events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+begin
+    return query
+    select c.events_total::text, c.jobs_total::text,
+           (select count(*) from (select from postrider.ready limit 10000) x)::text,
+           (select count(*) from (select from postrider.later limit 10000) x)::text,
+           -- of what was moved there, which has an index
+           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
+           (select count(*) from (select from postrider.parked limit 10000) x)::text,
+           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
+           (select count(*) from postrider.worker)::text,
+           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
+      from (select * from postrider.cut order by no desc limit 1) c;
 end $$;
 
 
@@ -4645,15 +4361,15 @@ CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at ti
 begin
     return query
     with recursive line as (
-        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        (select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
         union all
-        select n.queue, n.priority, n.share, n.id
+        select n.queue, n.priority, n.share, n.id, n.again_at
           from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id from postrider.ready r
+            select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r
              where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
              order by r.queue, r.priority, r.share, r.pos limit 1) n
     )
-    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
+    select l.queue, l.id, greatest(coalesce(l.again_at, j.run_at, j.created_at), (
                select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
       from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
 end $$;
@@ -4869,7 +4585,7 @@ $_$;
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text, order_key text, limit_key text, tags text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4929,7 +4645,8 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+           w.said, j.order_key::text, j.limit_key::text,
+           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -5101,8 +4818,8 @@ begin
            line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
            stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
+           low_parked = least(x.low_parked, l.holder), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+     where x.ctid = (select y.ctid from postrider.lane y where y.queue = l.queue and y.key = l.key order by y.gen desc limit 1);
 end $$;
 
 
@@ -5213,7 +4930,14 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
+                limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text
@@ -5281,11 +5005,11 @@ CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
     AS $$
 declare
     room record;
-    l postrider.lane;
+    l record;
     n int;
     lowest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
@@ -5301,12 +5025,12 @@ begin
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
     if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked),
+           set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
                due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.queue = lane_queue and x.key = lane_key;
+         where x.ctid = l.place;
     end if;
     return n > 0;
 end $$;
@@ -5330,7 +5054,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -5356,14 +5080,14 @@ CREATE FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, k
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     of_key text := substr(lane_key, 7);
     asks bigint;
     next_ones bigint[];
     got bigint[];
     lined postrider.ready[];
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
@@ -5402,11 +5126,13 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
-        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
-         where x.queue = lane_queue and x.key = lane_key;
+        update postrider.lane x
+           set line = next_ones, low_parked = next_ones[cardinality(next_ones)], changes = (x.changes + 1) & 63,
+               gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return lined;
 end $$;
@@ -5420,8 +5146,11 @@ CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, lo
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -5432,8 +5161,8 @@ declare
     part int := most;
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -5441,14 +5170,21 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
-             order by q.id desc limit part
+                select x.* from postrider.job x
+                 where tags = '{}' and x.class = c.class and x.id < place order by x.id desc limit part) q
+            union all
+            select x.* from (
+                select q.class, q.id from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+                 cross join lateral (
+                    select t.class, t.id from postrider.tag t
+                     where tags <> '{}' and t.class = c.class and t.tag = tags[1] and t.id < place order by t.id desc limit part) q
+                 order by q.id desc limit part) f
+              join postrider.job x on x.class = f.class and x.id = f.id
+             order by id desc limit part
         loop
             seen := seen + 1;
             place := j.id;
-            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+            continue when not postrider.fits(j, filter, subscription, tags);
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;
@@ -5480,20 +5216,6 @@ end $$;
 
 
 --
--- Name: lock_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.lock_endpoint(id bigint) RETURNS boolean
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    perform from postrider.endpoint_health h where h.endpoint = lock_endpoint.id for no key update;
-    return found;
-end $$;
-
-
---
 -- Name: lock_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5513,9 +5235,12 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- not joined: then all lanes of the queue might be walked for it
-        select array_agg(l.key) into now_got from (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
+        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
+        select array_agg(l.key) into now_got
+          from unnest(rest) r (key)
+         cross join lateral (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
+             order by x.gen desc limit 1 for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -5526,52 +5251,6 @@ begin
         perform pg_sleep(0.002);
     end loop;
     return got;
-end $$;
-
-
---
--- Name: make_deliveries(bigint, bigint[], text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid DEFAULT NULL::uuid) RETURNS bigint[]
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-declare
-    made bigint[];
-begin
-    with placed as materialized (
-        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | k.class as id,
-               v.seq, v.owner, k.queue, k.priority, case when make_deliveries.trigger = 'test' then 1 else k.max_attempts end as max_attempts, k.class,
-               case when k.fair then postrider.share_of(v.owner) end as share,
-               case when s.order_by is not null and make_deliveries.trigger <> 'test' then postrider.event_key(s.name, v.subject) end as order_key,
-               case when s.order_by is not null and make_deliveries.trigger <> 'test'
-                    then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end as order_rule,
-               case when make_deliveries.trigger <> 'test' then s.limit_key end as limit_key
-          from (select x.seq, x.owner, x.subject from postrider.event x where x.seq = any (make_deliveries.seqs) order by x.seq offset 0) v
-         cross join postrider.endpoint e
-          join postrider.subscription s on s.id = e.subscription
-          join postrider.kind k on k.name = s.kind
-         where e.id = make_deliveries.endpoint and e.deleted_at is null
-    ), jobs as (
-        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, event_seq, order_key, order_rule, limit_key, share, args)
-        select p.class, p.id, 'webhook.deliver', p.queue, p.priority, p.max_attempts, p.owner, p.seq, p.order_key, p.order_rule, p.limit_key,
-               p.share, json_strip_nulls(json_build_object('trigger', make_deliveries.trigger, 'endpoint', make_deliveries.endpoint,
-                                                           'as', make_deliveries.sent_as))
-          from placed p
-    ), now_ready as (
-        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
-        select p.queue, p.priority, coalesce(p.share, 0), p.id, p.id,
-               case when p.limit_key is not null then 96 when p.order_key is not null then 32 else 0 end, p.order_key
-          from placed p
-    )
-    select array_agg(p.id order by p.id) into made from placed p;
-    if made is not null then
-        perform postrider.wake('postrider_job');
-    end if;
-    return coalesce(made, '{}');
 end $$;
 
 
@@ -6086,13 +5765,13 @@ CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS post
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     head postrider.ready;
     oldest bigint;
     of_key text := substr(lane_key, 7);
     before bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is not null or l.stopped_at is not null then
         return null;
     end if;
@@ -6113,15 +5792,16 @@ begin
         (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
             and r.id < oldest order by r.id limit 1));
     if before is not null then
-        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
+        update postrider.lane x set low_ready = before where x.ctid = l.place and x.low_ready < before
            and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
                               and r.flags & 34 = 32 and r.pos <> r.id);
     else
         delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
         update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
-         where x.queue = lane_queue and x.key = lane_key;
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest),
+               changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return head;
 end $$;
@@ -6145,56 +5825,6 @@ begin
     says := regexp_replace(says, '\m(?=[a-fA-F]*[0-9])[0-9a-fA-F]*[a-fA-F][0-9a-fA-F]*\M', '<hex>', 'g');
     says := regexp_replace(says, '[0-9]+(\.[0-9]+)*', '<n>', 'g');
     return left(trim(regexp_replace(says, '\s+', ' ', 'g')), 200);
-end $$;
-
-
---
--- Name: note_attempt(postrider.delivery_attempt, bigint, boolean, boolean); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-    h postrider.endpoint_health;
-    of_type text;
-begin
-    -- a test is about itself alone
-    if a.endpoint is null or a.trigger = 'test' then
-        return;
-    end if;
-    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint for no key update;
-    if not found then
-        return;
-    end if;
-    if a.outcome in ('delivered', 'failed') or gone then
-        insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
-        values (a.endpoint, to_timestamp(floor(extract(epoch from now) / 300) * 300), (a.outcome = 'delivered')::int,
-                (a.outcome <> 'delivered')::int)
-        on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
-    end if;
-    if asked_ms > 0 then
-        perform postrider.cool_endpoint(a.endpoint, now + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
-    end if;
-    if given_up then
-        select e.type into of_type from postrider.event e where e.seq = postrider.event_seq(a.event);
-        -- else one that tells of itself would be told of for ever
-        if of_type not like 'postrider.%' then
-            perform postrider.tell_endpoint('postrider.delivery.exhausted', a.endpoint, json_build_object('endpoint', a.endpoint,
-                'delivery', a.id::text, 'event', a.event, 'type', of_type, 'attempts', a.attempt, 'reason', left(a.reason, 1000)));
-        end if;
-    end if;
-    if gone then
-        perform postrider.disable_endpoint(a.endpoint, a.reason);
-    elsif a.outcome = 'delivered' then
-        perform postrider.note_success(h);
-    elsif a.outcome = 'failed' then
-        perform postrider.note_failure(h);
-    end if;
 end $$;
 
 
@@ -6254,72 +5884,6 @@ end $$;
 
 
 --
--- Name: endpoint_health; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.endpoint_health (
-    endpoint bigint NOT NULL,
-    failing_since timestamp with time zone,
-    silent_since timestamp with time zone,
-    failed integer DEFAULT 0 NOT NULL,
-    warned smallint DEFAULT 0 NOT NULL,
-    in_flight smallint,
-    pace_ms bigint
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
-
-
---
--- Name: note_failure(postrider.endpoint_health); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.note_failure(h postrider.endpoint_health) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-    hour record;
-    share numeric;
-    step smallint;
-begin
-    h.silent_since := coalesce(h.silent_since, now);
-    h.failed := h.failed + 1;
-    if h.failing_since is null then
-        select sum(w.failed) as failed, sum(w.delivered + w.failed) as n into hour from postrider.endpoint_window w
-         where w.endpoint = h.endpoint and w.slot > now - interval '1 hour';
-        if hour.n >= 20 and hour.failed * 2 >= hour.n then
-            h.failing_since := now;
-            h.pace_ms := coalesce(h.pace_ms, postrider.endpoint_pace(h.endpoint));
-            perform postrider.tell_endpoint('postrider.endpoint.failing', h.endpoint, json_build_object('endpoint', h.endpoint,
-                'failed', hour.failed, 'of', hour.n, 'attempts', postrider.endpoint_evidence(h.endpoint)));
-        end if;
-    end if;
-    if h.failing_since is not null or h.in_flight is not null then
-        h.in_flight := 1;
-        -- later by a tenth at most: endpoints that failed together are not tried together for ever
-        perform postrider.cool_endpoint(h.endpoint, now + interval '5 minutes' * (1 + random() * 0.1), 'most attempts fail: it cools down');
-    end if;
-    share := least(extract(epoch from now - h.silent_since) / 432000, h.failed / 12.0);
-    step := case when share >= 1 then 100 when share >= 0.9 then 90 when share >= 0.75 then 75 when share >= 0.5 then 50 else 0 end;
-    if step between h.warned + 1 and 90 then
-        perform postrider.tell_endpoint('postrider.endpoint.warned', h.endpoint, json_build_object('endpoint', h.endpoint, 'percent', step,
-            'silent_since', h.silent_since, 'failed', h.failed, 'disabled_at', h.silent_since + interval '5 days'));
-    end if;
-    update postrider.endpoint_health x
-       set failing_since = h.failing_since, silent_since = h.silent_since, failed = h.failed, warned = greatest(h.warned, step),
-           in_flight = h.in_flight, pace_ms = h.pace_ms
-     where x.endpoint = h.endpoint;
-    perform postrider.apply_endpoint_limit(h.endpoint);
-    if step = 100 then
-        perform postrider.disable_endpoint(h.endpoint, format('nothing was delivered for five days, and %s attempts failed', h.failed));
-    end if;
-end $$;
-
-
---
 -- Name: note_known(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6367,45 +5931,6 @@ begin
              where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open))
              limit 1000 for update skip locked));
     end if;
-end $$;
-
-
---
--- Name: note_success(postrider.endpoint_health); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.note_success(h postrider.endpoint_health) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-declare
-    hour record;
-    most smallint;
-begin
-    if h.silent_since is null and h.failing_since is null and h.in_flight is null and h.pace_ms is null then
-        return;
-    end if;
-    if h.failing_since is not null then
-        select sum(w.failed) as failed, sum(w.delivered + w.failed) as n into hour from postrider.endpoint_window w
-         where w.endpoint = h.endpoint and w.slot > clock_timestamp() - interval '1 hour';
-        if hour.failed * 4 < hour.n then
-            h.failing_since := null;
-        end if;
-    end if;
-    if h.failing_since is null then
-        select e.max_in_flight into most from postrider.endpoint e where e.id = h.endpoint;
-        h.in_flight := case when h.in_flight + 1 < most then h.in_flight + 1 end;
-        if h.in_flight is null and not exists (
-            select from postrider.parked p where p.queue = 'webhook' and p.key = 'limit:' || postrider.endpoint_key(h.endpoint)) then
-            h.pace_ms := null;
-        end if;
-    end if;
-    update postrider.endpoint_health x
-       set failing_since = h.failing_since, silent_since = null, failed = 0, warned = 0, in_flight = h.in_flight, pace_ms = h.pace_ms
-     where x.endpoint = h.endpoint;
-    perform postrider.apply_endpoint_limit(h.endpoint);
 end $$;
 
 
@@ -6688,20 +6213,6 @@ end $$;
 
 
 --
--- Name: pause_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.pause_replay(id bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    update postrider.delivery_replay r set state = 'paused' where r.id = pause_replay.id and r.state = 'running';
-    return found;
-end $$;
-
-
---
 -- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6734,79 +6245,6 @@ begin
     values (pin.class, pin.first, pin.by, pin.kind, pin.n, clock_timestamp() + pin.rest)
     on conflict on constraint pinned_pkey
     do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
-end $$;
-
-
---
--- Name: delivery_replay; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.delivery_replay (
-    id bigint NOT NULL,
-    endpoint bigint NOT NULL,
-    from_at timestamp with time zone NOT NULL,
-    to_at timestamp with time zone NOT NULL,
-    types text[],
-    predicate jsonpath,
-    per_second integer NOT NULL,
-    state text DEFAULT 'planned'::text NOT NULL,
-    planned bigint NOT NULL,
-    made bigint DEFAULT 0 NOT NULL,
-    after_seq bigint NOT NULL,
-    stepped_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    ended_at timestamp with time zone,
-    CONSTRAINT a_replay_that_is_done_has_an_end CHECK (((state = 'done'::text) = (ended_at IS NOT NULL))),
-    CONSTRAINT state_is_planned_running_paused_or_done CHECK ((state = ANY (ARRAY['planned'::text, 'running'::text, 'paused'::text, 'done'::text])))
-);
-
-
---
--- Name: plan_replay(bigint, timestamp with time zone, timestamp with time zone, text[], text, integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[] DEFAULT NULL::text[], predicate text DEFAULT NULL::text, per_second integer DEFAULT 10) RETURNS SETOF postrider.delivery_replay
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    r postrider.delivery_replay;
-    step record;
-    known interval := (select x.keep from postrider.retention x where x.what = 'standard');
-begin
-    if "from" is null or "to" is null or "from" >= "to" then
-        perform postrider.refuse('PR005', 'to', 'the end is not after the beginning', 'give a from and a later to');
-    elsif "from" < clock_timestamp() - known then
-        perform postrider.refuse('PR005', 'from', format('what was delivered is known for %s only', known),
-            'begin later, or deliver what is older by its deliveries');
-    elsif per_second is null or per_second not between 1 and 1000 then
-        perform postrider.refuse('PR005', 'per_second', format('%s is not 1 to 1000', per_second), 'leave it out for 10');
-    end if;
-    perform postrider.pattern_regex(t) from unnest(plan_replay.types) t;
-    if not exists (select from postrider.endpoint e where e.id = plan_replay.endpoint and e.deleted_at is null) then
-        return;
-    end if;
-    r.endpoint := plan_replay.endpoint;
-    r.from_at := "from";
-    r.to_at := least("to", clock_timestamp());
-    r.types := plan_replay.types;
-    r.predicate := postrider.check_predicate(plan_replay.predicate);
-    r.planned := 0;
-    -- an event may be numbered long before it is recorded
-    r.after_seq := coalesce((select max(x.epoch) << 46 from postrider.epoch x
-                              where x.unit = 'event' and x.started_at < "from" - interval '1 hour'), 0);
-    insert into postrider.delivery_replay (endpoint, from_at, to_at, types, predicate, per_second, planned, after_seq)
-    values (r.endpoint, r.from_at, r.to_at, r.types, r.predicate, plan_replay.per_second, 0, r.after_seq) returning * into r;
-    loop
-        select count(*) as looked, count(*) filter (where w.wanted) as wanted, max(w.seq) as last into step
-          from postrider.walk_replay(r, 10000) w;
-        r.planned := r.planned + step.wanted;
-        exit when step.looked < 10000;
-        r.after_seq := step.last;
-    end loop;
-    return query update postrider.delivery_replay x set planned = r.planned where x.id = r.id returning x.*;
 end $$;
 
 
@@ -6964,8 +6402,8 @@ begin
         select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key, again_at)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key, p.run_at
           from placed p returning 1
     )
     select count(*) into moved from moved_rows;
@@ -7152,64 +6590,6 @@ end $$;
 
 
 --
--- Name: put_endpoint(bigint, integer, json, bytea, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-#variable_conflict use_variable
-declare
-    types text[] := array(select json_array_elements_text(fields -> 'types'));
-    steps bigint[] := case when fields ->> 'steps_ms' is not null then array(select json_array_elements_text(fields -> 'steps_ms')::bigint) end;
-    of_subscription bigint;
-    whose text := coalesce(fields ->> 'owner', '');
-begin
-    perform postrider.check_endpoint(fields);
-    perform postrider.check_owner(whose);
-    if revision is not null then
-        if not postrider.lock_endpoint(id) then
-            return null;
-        end if;
-        select e.owner into whose from postrider.endpoint e where e.id = put_endpoint.id and e.revision = put_endpoint.revision;
-        if not found then
-            return null;
-        end if;
-    end if;
-    of_subscription := postrider.put_subscription('webhook.endpoint-' || id, types, 'webhook.deliver', whose, 0, true, 'webhook', 0,
-        fields ->> 'predicate', fields ->> 'order_by', fields ->> 'order_policy');
-    update postrider.subscription s set limit_key = postrider.endpoint_key(id)
-     where s.id = of_subscription and s.limit_key is distinct from postrider.endpoint_key(id);
-    if found then
-        perform postrider.compile_routes(array[of_subscription], '{}');
-    end if;
-    -- whoever takes a name comes one after the other, as whoever declares
-    if exists (select from postrider.endpoint e
-                where e.owner = whose and e.name = fields ->> 'name' and e.deleted_at is null and e.id <> put_endpoint.id) then
-        perform postrider.refuse('PR006', 'name', format('%L is already the name of an endpoint of this owner', fields ->> 'name'),
-            'choose another name, or delete that endpoint');
-    end if;
-    insert into postrider.endpoint as e (id, subscription, name, owner, url, types, labels, max_in_flight, rate_starts, rate_per, format, schedule,
-                                         steps_ms, timeout_ms, max_attempts, on_4xx, answer_contains, headers, headers_key, header_names)
-    values (id, of_subscription, fields ->> 'name', whose, fields ->> 'url', types, fields -> 'labels',
-            (fields ->> 'max_in_flight')::smallint, (fields ->> 'rate_starts')::int,
-            (fields ->> 'rate_per_ms')::bigint * interval '1 millisecond', (fields ->> 'format')::smallint, fields ->> 'schedule', steps,
-            (fields ->> 'timeout_ms')::int, (fields ->> 'max_attempts')::smallint, fields ->> 'on_4xx', fields ->> 'answer_contains',
-            headers, headers_key, array(select json_array_elements_text(coalesce(fields -> 'header_names', '[]'))))
-    on conflict on constraint endpoint_pkey do update
-       set name = excluded.name, url = excluded.url, types = excluded.types, labels = excluded.labels,
-           max_in_flight = excluded.max_in_flight, rate_starts = excluded.rate_starts, rate_per = excluded.rate_per,
-           format = excluded.format, schedule = excluded.schedule, steps_ms = excluded.steps_ms, timeout_ms = excluded.timeout_ms,
-           max_attempts = excluded.max_attempts, on_4xx = excluded.on_4xx, answer_contains = excluded.answer_contains,
-           headers = excluded.headers, headers_key = excluded.headers_key, header_names = excluded.header_names, revision = e.revision + 1;
-    insert into postrider.endpoint_health (endpoint) values (id) on conflict do nothing;
-    perform postrider.apply_endpoint_limit(id);
-    return id;
-end $$;
-
-
---
 -- Name: put_subscription(text, text[], text, text, bigint, boolean, text, bigint, text, text, text, boolean, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -7263,6 +6643,35 @@ begin
     perform postrider.compile_routes(array[found_id], '{}');
     return found_id;
 end $$;
+
+
+--
+-- Name: tag; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.tag (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    tag text NOT NULL COLLATE pg_catalog."C"
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: put_tags(smallint, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO postrider.tag (class, id, tag)  SELECT put_tags.class AS class,
+             put_tags.id AS id,
+             d.t
+            FROM ( SELECT DISTINCT u.u
+                    FROM unnest(put_tags.tags) u(u)
+                   ORDER BY u.u) d(t);
+END;
 
 
 --
@@ -7477,69 +6886,6 @@ begin
     if wake and coalesce(pg_sequence_last_value('postrider.wake_event'::regclass), 0) not between us / 1000 - 5 and us / 1000 then
         perform postrider.wake('postrider_event');
     end if;
-end $$;
-
-
---
--- Name: redeliver(bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.redeliver(id bigint, as_new boolean DEFAULT false, OUT effect text, OUT delivery bigint) RETURNS record
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    j postrider.job;
-    of_endpoint bigint;
-begin
-    select * into j from postrider.job x where x.class = (redeliver.id & 3)::smallint and x.id = redeliver.id and x.kind = 'webhook.deliver';
-    of_endpoint := coalesce((j.args ->> 'endpoint')::bigint, (select e.id from postrider.endpoint e where e.subscription = j.subscription));
-    if j.id is null or not exists (select from postrider.endpoint e where e.id = of_endpoint and e.deleted_at is null) then
-        effect := case when j.id is null and postrider.gone_since(redeliver.id) is not null then 'gone' else 'unknown' end;
-    elsif as_new then
-        delivery := (postrider.make_deliveries(of_endpoint, array[j.event_seq], 'manual', gen_random_uuid()))[1];
-        effect := case when delivery is null then 'gone' else 'done' end;
-    else
-        select r.effect into effect from postrider.retry(array[redeliver.id]) r;
-        effect := case effect when 'already' then 'waits' else effect end;
-        if effect = 'done' then
-            delivery := redeliver.id;
-            update postrider.job x
-               set args = json_strip_nulls(json_build_object('trigger', 'manual', 'endpoint', j.args -> 'endpoint', 'as', j.args -> 'as'))
-             where x.class = j.class and x.id = j.id;
-        end if;
-    end if;
-end $$;
-
-
---
--- Name: redeliver_discarded(bigint, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.redeliver_discarded(endpoint bigint, after bigint, looked_at integer DEFAULT 2000, OUT n bigint, OUT upto bigint) RETURNS record
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    ids bigint[];
-    seen int;
-    filter json := (select json_build_object('subscription', s.name, 'kind', 'webhook.deliver', 'states', '["discarded"]'::json)
-                      from postrider.endpoint e join postrider.subscription s on s.id = e.subscription
-                     where e.id = redeliver_discarded.endpoint and e.deleted_at is null);
-begin
-    n := 0;
-    if filter is null then
-        return;
-    end if;
-    select array_agg(f.id) filter (where f.state is not null), max(f.id) filter (where f.state is null) into ids, upto
-      from postrider.find_jobs(filter, redeliver_discarded.after, 9223372036854775807, looked_at) f;
-    select count(*) into n from unnest(ids) i cross join lateral (select r.effect from postrider.redeliver(i) r offset 0) d where d.effect = 'done';
 end $$;
 
 
@@ -7778,16 +7124,6 @@ end $$;
 
 
 --
--- Name: replays(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.replays(endpoint bigint) RETURNS SETOF postrider.delivery_replay
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$ select * from postrider.delivery_replay r where r.endpoint = replays.endpoint order by r.id desc limit 100 $$;
-
-
---
 -- Name: requeue(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -7943,29 +7279,6 @@ begin
         update postrider.log_epoch l set done_at = coalesce(l.done_at, clock_timestamp()) where l.no = epoch.no;
     end if;
     return s;
-end $$;
-
-
---
--- Name: resume_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.resume_endpoint(id bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if not postrider.lock_endpoint(id)
-       or not exists (select from postrider.endpoint e where e.id = resume_endpoint.id and e.disabled_at is null) then
-        return false;
-    end if;
-    update postrider.endpoint_health h
-       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = null, pace_ms = null
-     where h.endpoint = resume_endpoint.id;
-    delete from postrider.endpoint_window w where w.endpoint = resume_endpoint.id;
-    perform postrider.apply_endpoint_limit(id);
-    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
-    return true;
 end $$;
 
 
@@ -8315,7 +7628,7 @@ declare
     of_key text := substr(lane_key, 7);
     own postrider.key_limit;
     other postrider.key_limit;
-    l postrider.lane;
+    l record;
     now timestamptz := clock_timestamp();
 begin
     select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
@@ -8334,44 +7647,11 @@ begin
              where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
     end if;
     if own.starts is not null then
-        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
         per_from := case when l.window_at + own.per > now then l.window_at else now end;
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
     end if;
-end $$;
-
-
---
--- Name: rotate_secret(bigint, uuid, text, bytea, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    now timestamptz := clock_timestamp();
-    valid int;
-begin
-    if overlap_ms is null or overlap_ms not between 0 and 604800000 then
-        perform postrider.refuse('PR005', 'overlap', format('%s ms is not 0 to 7 days', overlap_ms), 'leave it out for 24 hours');
-    elsif kind is null or kind not in ('v1', 'v1a') then
-        perform postrider.refuse('PR005', 'kind', format('%L is not a kind of secret', left(kind, 80)), 'use v1 or v1a');
-    elsif not postrider.lock_endpoint(endpoint) then
-        return false;
-    end if;
-    update postrider.endpoint_secret s set valid_until = greatest(now + overlap_ms * interval '1 millisecond', s.valid_from)
-     where s.endpoint = rotate_secret.endpoint and s.kind = rotate_secret.kind
-       and coalesce(s.valid_until, 'infinity') > now + overlap_ms * interval '1 millisecond';
-    select count(*) into valid from postrider.endpoint_secret s
-     where s.endpoint = rotate_secret.endpoint and s.kind = rotate_secret.kind and s.valid_until > now;
-    if valid >= 5 then
-        perform postrider.refuse('PR005', 'overlap', 'five older secrets are still valid', 'wait until one of them has ended, or use a shorter overlap');
-    end if;
-    insert into postrider.endpoint_secret (id, endpoint, kind, sealed, key_id, valid_from)
-    values (rotate_secret.id, rotate_secret.endpoint, rotate_secret.kind, rotate_secret.sealed, rotate_secret.key_id, now);
-    return true;
 end $$;
 
 
@@ -8726,26 +8006,6 @@ end $_$;
 
 
 --
--- Name: send_test(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.send_test(endpoint bigint) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    event uuid;
-begin
-    if not exists (select from postrider.endpoint e where e.id = send_test.endpoint and e.deleted_at is null) then
-        return null;
-    end if;
-    event := postrider.tell_endpoint('postrider.endpoint.test', endpoint,
-        json_build_object('endpoint', endpoint, 'test', true, 'message', 'a test that was asked for: nothing happened'));
-    return (postrider.make_deliveries(endpoint, array[postrider.event_seq(event)], 'test'))[1];
-end $$;
-
-
---
 -- Name: set_aside(bigint, bigint, bigint, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8812,12 +8072,18 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
+         where l.ctid = any (array(
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
+              from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
-         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+         where x.ctid = any (array(
+            -- a look for each: joined, they would be planned as walks over the queue
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
+              from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
@@ -8830,7 +8096,7 @@ begin
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
             continue;
         end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
@@ -8838,8 +8104,9 @@ begin
                and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
         then
             -- some of the line were given back: they wait with the others of their key
-            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
-            perform postrider.clear_ready(settle_lanes.queue, k);
+            update postrider.lane x set cleared = least(x.cleared, l.line[1])
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1);
+            perform postrider.clear_ready(settle_lanes.queue, k, 1000);
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
@@ -8848,7 +8115,9 @@ begin
             insert into postrider.ready select head.*;
             moved := true;
         else
-            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+            delete from postrider.lane x
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1)
+               and x.holder is null and x.stopped_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
         end if;
@@ -9098,24 +8367,6 @@ end $$;
 
 
 --
--- Name: start_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.start_replay(id bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    update postrider.delivery_replay r set state = 'running' where r.id = start_replay.id and r.state in ('planned', 'paused');
-    if not found then
-        return false;
-    end if;
-    perform postrider.drive_replay(id);
-    return true;
-end $$;
-
-
---
 -- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9173,54 +8424,6 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
-
-
---
--- Name: step_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.step_replay(id bigint) RETURNS text
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-declare
-    r postrider.delivery_replay;
-    seqs bigint[];
-    looked int;
-    last bigint;
-    now timestamptz := clock_timestamp();
-begin
-    select * into r from postrider.delivery_replay x where x.id = step_replay.id for no key update;
-    if r.state is distinct from 'running' then
-        return coalesce(r.state, 'done');
-    elsif r.stepped_at > now - interval '900 milliseconds' then
-        -- somebody else drives it as well
-        return r.state;
-    end if;
-    if (select count(*) from (select from postrider.parked p where p.queue = 'webhook'
-                                 and p.key = 'limit:' || postrider.endpoint_key(r.endpoint) limit 1000) waiting) < 1000 then
-        select count(*), max(w.seq), array_agg(w.seq order by w.seq) filter (where w.wanted) into looked, last, seqs
-          from postrider.walk_replay(r, 5000) w;
-        if cardinality(seqs) > r.per_second then
-            last := seqs[r.per_second];
-            seqs := seqs[:r.per_second];
-            looked := 5000;
-        end if;
-        if seqs is not null then
-            perform postrider.make_deliveries(r.endpoint, seqs, 'replay');
-        end if;
-        if looked < 5000 then
-            r.state := 'done';
-        end if;
-    end if;
-    update postrider.delivery_replay x
-       set state = r.state, made = x.made + coalesce(cardinality(seqs), 0), after_seq = coalesce(last, x.after_seq), stepped_at = now,
-           ended_at = case when r.state = 'done' then now end
-     where x.id = r.id;
-    return r.state;
-end $$;
 
 
 --
@@ -9303,6 +8506,30 @@ CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
 
 
 --
+-- Name: tags_of(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tags_of(item json) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    tags text[];
+begin
+    if json_typeof(item -> 'tags') is null or json_typeof(item -> 'tags') = 'null' then
+        return null;
+    elsif json_typeof(item -> 'tags') <> 'array'
+          or exists (select from json_array_elements(item -> 'tags') t where json_typeof(t) <> 'string')
+    then
+        perform postrider.refuse('PR005', 'tags', 'it is not an array of strings', 'send something like ["eu", "import"]');
+    end if;
+    tags := array(select json_array_elements_text(item -> 'tags'));
+    perform postrider.check_tags(tags);
+    return tags;
+end $$;
+
+
+--
 -- Name: take_for_ever(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9351,9 +8578,12 @@ begin
         select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
          where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
     ), turned as (
-        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+        update postrider.lane l
+           set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id), changes = (l.changes + 1) & 63,
+               gen = l.gen + (l.changes = 63)::int
           -- each a look of its own: joined, they would be planned as walks over the queue
-          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key
+                              order by y.gen desc limit 1) as place
                   from alone x offset 0) a
          where l.ctid = a.place and l.holder is null and l.stopped_at is null
            and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
@@ -9366,7 +8596,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.again_at)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -9422,7 +8652,9 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
+           -- behind it only: before it lies what has been moved from there
+           and (select true from postrider.parked p
+                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -9478,18 +8710,23 @@ begin
         if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
             update postrider.lane l
                set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again
-             where l.queue = take_room.queue and l.key = k;
+                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         if few < cardinality(ids) then
             none := none || ids[few + 1:];
-            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
-             where l.queue = take_room.queue and l.key = k;
+            update postrider.lane l
+               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+                   changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
-            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+            delete from postrider.lane l
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+               and l.due_at is null
+               and not exists (select from postrider.parked p
+                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -9502,10 +8739,10 @@ end $$;
 
 
 --
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -9529,15 +8766,16 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
+                   with ordinality p (priority, share, pos, turned, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
-                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.id limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
+                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos + 0 limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -9566,14 +8804,16 @@ begin
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
         for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             update postrider.lane l set low_parked = k.lowest
-             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
+             where l.low_parked > k.lowest
+               and l.ctid = (select x.ctid from postrider.lane x where x.queue = take_turns.queue and x.key = k.key order by x.gen desc limit 1);
             if k.n > 1 or k.n = take_turns.most then
-                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
-                perform postrider.clear_ready(take_turns.queue, k.key);
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either. In all about a
+                -- thousand, or whoever is to be started by this claim would wait for it
+                perform postrider.clear_ready(take_turns.queue, k.key, greatest(50, 1000 / k.keys)::int);
             end if;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
@@ -9667,31 +8907,6 @@ begin
         perform postrider.call_lanes(j);
     end if;
     return w;
-end $$;
-
-
---
--- Name: tell_endpoint(text, bigint, json); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.tell_endpoint(type text, id bigint, says json) RETURNS uuid
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    at timestamptz := clock_timestamp();
-    whose text := (select e.owner from postrider.endpoint e where e.id = tell_endpoint.id);
-    new_seq bigint;
-    new_id uuid;
-    tx xid8 := pg_current_xact_id();
-begin
-    -- after the transaction has its number, see postrider.event
-    new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
-    new_id := postrider.event_id(at, new_seq);
-    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, data)
-    values (tx, new_seq, new_id, at, at, tell_endpoint.type, whose, 'endpoint/' || tell_endpoint.id, says);
-    perform postrider.wake('postrider_event');
-    return new_id;
 end $$;
 
 
@@ -9817,7 +9032,9 @@ begin
             select distinct l.worker, -1 from postrider.lease l
              where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
-                   where exists (select from postrider.ready r where r.queue = q)),
+                   -- from the newest on: what is gone lies below what waits
+                   where (select true from postrider.ready r where r.queue = q
+                           order by r.priority desc, r.share desc, r.pos desc limit 1)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
@@ -9959,12 +9176,13 @@ declare
 begin
     kinds := postrider.without_held(kinds);
     foreach q in array queues loop
-        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
+                  and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
         with free as (
             -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
             delete from postrider.parked p where p.ctid = any (array(
-                select x.ctid from postrider.parked x
-                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
+                select o.place from unnest(kinds) k (kind) cross join lateral (
+                    select x.ctid as place from postrider.parked x where x.queue = q and x.key = 'kind:' || k.kind for update skip locked) o))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -10069,7 +9287,6 @@ begin
     perform postrider.forget_leftovers();
     perform postrider.forget_mismatches();
     perform postrider.join_cuts();
-    perform postrider.duties_of_components();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
@@ -10266,36 +9483,6 @@ begin
         (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
             select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
         (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
-end $$;
-
-
---
--- Name: walk_replay(postrider.delivery_replay, integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.walk_replay(r postrider.delivery_replay, most integer) RETURNS TABLE(seq bigint, wanted boolean)
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    return query
-    select v.seq,
-           v.recorded_at >= r.from_at and v.recorded_at < r.to_at
-           and exists (
-                select from postrider.endpoint e join postrider.route o on o.subscription = e.subscription
-                 where e.id = r.endpoint and o.type = v.type and o.owner = any (array['', v.owner])
-                   and (o.predicate is null or jsonb_path_match(v.data::jsonb, o.predicate, p.vars, true)))
-           and (r.types is null or exists (select from unnest(r.types) t where v.type ~ postrider.pattern_regex(t)))
-           and (r.predicate is null or coalesce(jsonb_path_match(v.data::jsonb, r.predicate, p.vars, true), false))
-           and not exists (select from postrider.delivery_attempt a where a.endpoint = r.endpoint and a.event = v.id and a.outcome = 'delivered')
-      from (select * from postrider.event x where x.seq > r.after_seq order by x.seq limit most) v
-     cross join lateral (select jsonb_build_object('type', v.type, 'owner', v.owner, 'subject', v.subject) as vars) p
-     order by v.seq;
 end $$;
 
 
@@ -10807,62 +9994,6 @@ END;
 
 
 --
--- Name: webhook_figures(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.webhook_figures() RETURNS TABLE(name text, unit text, attribute text, value bigint)
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-    select 'postrider.webhook.endpoints', '{endpoint}', s.state, count(e.id)
-      from (values ('enabled'), ('failing'), ('disabled')) s (state)
-      left join (
-        select x.id, case when x.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end as state
-          from postrider.endpoint x join postrider.endpoint_health h on h.endpoint = x.id where x.deleted_at is null) e on e.state = s.state
-     group by s.state
-    union all
-    select 'postrider.webhook.held', '{delivery}', '', count(*)
-      from (select from postrider.endpoint e
-             join postrider.parked p on p.queue = 'webhook' and p.key = 'limit:' || postrider.endpoint_key(e.id)
-            where e.disabled_at is not null and e.deleted_at is null limit 10000) h
-    union all
-    select 'postrider.webhook.attempts', '{attempt}', v.outcome, v.n
-      from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
-              from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
-     cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
-     order by 1, 3
-$$;
-
-
---
--- Name: who_would_get(text, text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.who_would_get(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, name text, url text, state text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-#variable_conflict use_column
-begin
-    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
-        perform postrider.refuse_type(who_would_get.type);
-    end if;
-    perform postrider.check_owner(who_would_get.owner);
-    perform postrider.check_json('data', data);
-    return query
-    select e.id, e.name, e.url,
-           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
-      from postrider.route r
-      join postrider.endpoint e on e.subscription = r.subscription
-      join postrider.endpoint_health h on h.endpoint = e.id
-     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
-       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
-            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
-     order by e.id;
-end $$;
-
-
---
 -- Name: without_held(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -10928,17 +10059,37 @@ CREATE TABLE postrider.deleted (
 
 
 --
--- Name: delivery_replay_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
+-- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
 --
 
-ALTER TABLE postrider.delivery_replay ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME postrider.delivery_replay_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
+CREATE TABLE postrider.delivery_attempt (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    attempt smallint NOT NULL,
+    endpoint bigint,
+    event uuid,
+    trigger text NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    outcome text,
+    reason text,
+    status smallint,
+    failure text,
+    excerpt text,
+    headers json,
+    request_sha256 bytea,
+    peer text,
+    dns_us bigint,
+    connect_us bigint,
+    tls_us bigint,
+    first_byte_us bigint,
+    total_us bigint,
+    CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
+    CONSTRAINT outcome_is_delivered_failed_postponed_or_discarded CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text]))),
+    CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
+)
+PARTITION BY RANGE (class, id);
 
 
 --
@@ -10977,33 +10128,15 @@ CREATE TABLE postrider.endpoint (
     owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     url text NOT NULL,
     types text[] NOT NULL,
-    labels json DEFAULT '{}'::json NOT NULL,
-    max_in_flight smallint DEFAULT 5 NOT NULL,
-    rate_starts integer,
-    rate_per interval,
     format smallint DEFAULT 1 NOT NULL,
-    schedule text,
-    steps_ms bigint[],
     timeout_ms integer NOT NULL,
     max_attempts smallint NOT NULL,
-    on_4xx text DEFAULT 'retry'::text NOT NULL,
-    answer_contains text,
-    headers bytea,
-    headers_key text,
-    header_names text[] DEFAULT '{}'::text[] NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    enabled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     disabled_at timestamp with time zone,
     disabled_reason text,
-    disabled_evidence json,
     deleted_at timestamp with time zone,
     CONSTRAINT a_disabled_endpoint_says_why CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL))),
-    CONSTRAINT a_rate_has_starts_and_a_period CHECK (((rate_starts IS NULL) = (rate_per IS NULL))),
-    CONSTRAINT headers_have_a_key CHECK (((headers IS NULL) = (headers_key IS NULL))),
     CONSTRAINT max_attempts_is_1_to_18 CHECK (((max_attempts >= 1) AND (max_attempts <= 18))),
-    CONSTRAINT max_in_flight_is_1_to_32 CHECK (((max_in_flight >= 1) AND (max_in_flight <= 32))),
-    CONSTRAINT on_4xx_is_retry_or_discard CHECK ((on_4xx = ANY (ARRAY['retry'::text, 'discard'::text]))),
     CONSTRAINT timeout_is_1_to_60_seconds CHECK (((timeout_ms >= 1000) AND (timeout_ms <= 60000)))
 );
 
@@ -11032,7 +10165,7 @@ CREATE TABLE postrider.endpoint_secret (
     key_id text NOT NULL,
     valid_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     valid_until timestamp with time zone,
-    CONSTRAINT a_secret_ends_after_it_begins CHECK ((valid_until >= valid_from)),
+    CONSTRAINT a_secret_ends_after_it_begins CHECK ((valid_until > valid_from)),
     CONSTRAINT kind_is_v1_or_v1a CHECK ((kind = ANY (ARRAY['v1'::text, 'v1a'::text])))
 );
 
@@ -11402,14 +10535,6 @@ ALTER TABLE ONLY postrider.delivery_attempt
 
 
 --
--- Name: delivery_replay delivery_replay_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.delivery_replay
-    ADD CONSTRAINT delivery_replay_pkey PRIMARY KEY (id);
-
-
---
 -- Name: discarded discarded_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11434,14 +10559,6 @@ ALTER TABLE ONLY postrider.duty
 
 
 --
--- Name: endpoint_health endpoint_health_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.endpoint_health
-    ADD CONSTRAINT endpoint_health_pkey PRIMARY KEY (endpoint);
-
-
---
 -- Name: endpoint endpoint_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11455,14 +10572,6 @@ ALTER TABLE ONLY postrider.endpoint
 
 ALTER TABLE ONLY postrider.endpoint_secret
     ADD CONSTRAINT endpoint_secret_pkey PRIMARY KEY (id);
-
-
---
--- Name: endpoint_window endpoint_window_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.endpoint_window
-    ADD CONSTRAINT endpoint_window_pkey PRIMARY KEY (endpoint, slot);
 
 
 --
@@ -11738,6 +10847,14 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
+-- Name: tag tag_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.tag
+    ADD CONSTRAINT tag_pkey PRIMARY KEY (class, id, tag);
+
+
+--
 -- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11800,45 +10917,10 @@ CREATE INDEX cancellation_of_job ON postrider.cancellation USING btree (id);
 
 
 --
--- Name: delivered_event; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX delivered_event ON ONLY postrider.delivery_attempt USING btree (endpoint, event) WHERE (outcome = 'delivered'::text);
-
-
---
--- Name: delivery_attempt_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX delivery_attempt_of_endpoint ON ONLY postrider.delivery_attempt USING btree (endpoint, started_at);
-
-
---
 -- Name: delivery_attempt_recent; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING btree (started_at);
-
-
---
--- Name: endpoint_disabled; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX endpoint_disabled ON postrider.endpoint USING btree (id) WHERE ((disabled_at IS NOT NULL) AND (deleted_at IS NULL));
-
-
---
--- Name: endpoint_secret_over; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX endpoint_secret_over ON postrider.endpoint_secret USING btree (valid_until) WHERE (valid_until IS NOT NULL);
-
-
---
--- Name: endpoint_window_over; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX endpoint_window_over ON postrider.endpoint_window USING btree (slot);
 
 
 --
@@ -11867,6 +10949,13 @@ CREATE INDEX lane_call_key ON postrider.lane_call USING btree (queue, key);
 --
 
 CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+
+--
+-- Name: lane_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_newest ON postrider.lane USING btree (queue, key, gen);
 
 
 --
@@ -11901,7 +10990,7 @@ CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
 -- Name: parked_behind; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX parked_behind ON postrider.parked USING btree (key);
+CREATE INDEX parked_behind ON postrider.parked USING btree (key) WHERE ((key !~~ 'order:%'::text) AND (key !~~ 'limit:%'::text));
 
 
 --
@@ -11922,7 +11011,7 @@ CREATE INDEX poison_due ON postrider.poison USING btree (retry_at) WHERE (ended_
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
+CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 32) <> 0);
 
 
 --
@@ -11957,7 +11046,7 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 -- Name: ready_turned; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
+CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 2) <> 0);
 
 
 --
@@ -12010,6 +11099,13 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 
 
 --
+-- Name: tag_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX tag_newest ON ONLY postrider.tag USING btree (class, tag, id);
+
+
+--
 -- Name: type_mismatch_of_type; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -12050,14 +11146,6 @@ CREATE TRIGGER attempt_failed AFTER INSERT ON postrider.attempt FOR EACH ROW WHE
 
 ALTER TABLE ONLY postrider.cut
     ADD CONSTRAINT cut_epoch_fkey FOREIGN KEY (epoch) REFERENCES postrider.log_epoch(no);
-
-
---
--- Name: endpoint_health endpoint_health_endpoint_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.endpoint_health
-    ADD CONSTRAINT endpoint_health_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES postrider.endpoint(id) ON DELETE CASCADE;
 
 
 --
@@ -12144,13 +11232,6 @@ REVOKE ALL ON FUNCTION postrider.alerts() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION alerts_of_components(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.alerts_of_components() FROM PUBLIC;
-
-
---
 -- Name: FUNCTION alerts_of_jobs(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12186,13 +11267,6 @@ REVOKE ALL ON FUNCTION postrider.append_cut(last postrider.cut, new postrider.cu
 
 
 --
--- Name: FUNCTION apply_endpoint_limit(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.apply_endpoint_limit(id bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION array_error(schema jsonb, value jsonb, at text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12204,6 +11278,13 @@ REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text)
 --
 
 REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION asked_tags(filter json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.asked_tags(filter json) FROM PUBLIC;
 
 
 --
@@ -12267,13 +11348,6 @@ REVOKE ALL ON FUNCTION postrider.check_cron(cron text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION check_endpoint(fields json); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.check_endpoint(fields json) FROM PUBLIC;
 
 
 --
@@ -12375,6 +11449,13 @@ REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION check_tags(tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_tags(tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_type(said json, exposure text, validation text, subject text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12403,17 +11484,17 @@ REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION clear_ready(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION clear_ready(lane_queue text, lane_key text, most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) FROM PUBLIC;
 
 
 --
@@ -12456,13 +11537,6 @@ REVOKE ALL ON FUNCTION postrider.compile_routes(subscriptions bigint[], types te
 --
 
 REVOKE ALL ON FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at text, seen text[], level integer) FROM PUBLIC;
-
-
---
--- Name: FUNCTION cool_endpoint(id bigint, until timestamp with time zone, reason text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.cool_endpoint(id bigint, until timestamp with time zone, reason text) FROM PUBLIC;
 
 
 --
@@ -12529,27 +11603,6 @@ REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION disable_endpoint(id bigint, reason text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.disable_endpoint(id bigint, reason text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION drive_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.drive_replay(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION drop_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.drop_endpoint(id bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION drop_events(epoch bigint, child text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12592,24 +11645,10 @@ REVOKE ALL ON FUNCTION postrider.due_elsewhere() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION duties_of_components(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.duties_of_components() FROM PUBLIC;
-
-
---
 -- Name: FUNCTION duty_failed(duty text, error text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.duty_failed(duty text, error text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION enable_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.enable_endpoint(id bigint) FROM PUBLIC;
 
 
 --
@@ -12620,38 +11659,10 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION endpoint_evidence(id bigint); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.endpoint_evidence(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION endpoint_key(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.endpoint_key(endpoint bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION endpoint_pace(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.endpoint_pace(id bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION endpoints(id bigint, owner text, after bigint, most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.endpoints(id bigint, owner text, after bigint, most integer) FROM PUBLIC;
-
-
---
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]) FROM PUBLIC;
 
 
 --
@@ -12816,6 +11827,13 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
+-- Name: FUNCTION fits(j postrider.job, filter json, subscription bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION flags_of_event_job(stands_for_others boolean, order_key text, limit_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12869,6 +11887,13 @@ REVOKE ALL ON FUNCTION postrider.forget_written(class smallint, first bigint) FR
 --
 
 REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION glance(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.glance() FROM PUBLIC;
 
 
 --
@@ -13089,24 +12114,10 @@ REVOKE ALL ON FUNCTION postrider.lock_declarations() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION lock_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.lock_endpoint(id bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION lock_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC;
-
-
---
--- Name: FUNCTION make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid) FROM PUBLIC;
 
 
 --
@@ -13208,13 +12219,6 @@ REVOKE ALL ON FUNCTION postrider.normal_error(error text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13236,13 +12240,6 @@ REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION note_failure(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.note_failure(h postrider.endpoint_health) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION note_known(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13254,13 +12251,6 @@ REVOKE ALL ON FUNCTION postrider.note_known() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
-
-
---
--- Name: FUNCTION note_success(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.note_success(h postrider.endpoint_health) FROM PUBLIC;
 
 
 --
@@ -13334,13 +12324,6 @@ REVOKE ALL ON FUNCTION postrider.pause_outbound(reason text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION pause_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.pause_replay(id bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13352,13 +12335,6 @@ REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM 
 --
 
 REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) FROM PUBLIC;
-
-
---
--- Name: FUNCTION plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[], predicate text, per_second integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[], predicate text, per_second integer) FROM PUBLIC;
 
 
 --
@@ -13439,17 +12415,17 @@ REVOKE ALL ON FUNCTION postrider.put_back_each(lease_id bigint, lost boolean, is
 
 
 --
--- Name: FUNCTION put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint, predicate text, order_by text, order_policy text, coalescing boolean, start text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint, predicate text, order_by text, order_policy text, coalescing boolean, start text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION put_tags(class smallint, id bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) FROM PUBLIC;
 
 
 --
@@ -13471,20 +12447,6 @@ REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean) FROM PUBLIC;
-
-
---
--- Name: FUNCTION redeliver(id bigint, as_new boolean, OUT effect text, OUT delivery bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.redeliver(id bigint, as_new boolean, OUT effect text, OUT delivery bigint) FROM PUBLIC;
-
-
---
--- Name: FUNCTION redeliver_discarded(endpoint bigint, after bigint, looked_at integer, OUT n bigint, OUT upto bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.redeliver_discarded(endpoint bigint, after bigint, looked_at integer, OUT n bigint, OUT upto bigint) FROM PUBLIC;
 
 
 --
@@ -13537,13 +12499,6 @@ REVOKE ALL ON FUNCTION postrider.replace_waiting(id bigint, args json, run_at ti
 
 
 --
--- Name: FUNCTION replays(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.replays(endpoint bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION requeue(event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13569,13 +12524,6 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 --
 
 REVOKE ALL ON FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) FROM PUBLIC;
-
-
---
--- Name: FUNCTION resume_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.resume_endpoint(id bigint) FROM PUBLIC;
 
 
 --
@@ -13635,13 +12583,6 @@ REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT fre
 
 
 --
--- Name: FUNCTION rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION row_fault(data json, key json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13695,13 +12636,6 @@ REVOKE ALL ON FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text) 
 --
 
 REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION send_test(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.send_test(endpoint bigint) FROM PUBLIC;
 
 
 --
@@ -13768,13 +12702,6 @@ REVOKE ALL ON FUNCTION postrider.start_rebase(last postrider.cut, epoch postride
 
 
 --
--- Name: FUNCTION start_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.start_replay(id bigint) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13786,13 +12713,6 @@ REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
-
-
---
--- Name: FUNCTION step_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.step_replay(id bigint) FROM PUBLIC;
 
 
 --
@@ -13821,6 +12741,13 @@ REVOKE ALL ON FUNCTION postrider.subscriptions(after text, most integer) FROM PU
 --
 
 REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tags_of(item json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tags_of(item json) FROM PUBLIC;
 
 
 --
@@ -13859,10 +12786,10 @@ REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], 
 
 
 --
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --
@@ -13877,13 +12804,6 @@ REVOKE ALL ON FUNCTION postrider.take_unique(hash bytea, mode smallint, id bigin
 --
 
 REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most integer) FROM PUBLIC;
-
-
---
--- Name: FUNCTION tell_endpoint(type text, id bigint, says json); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.tell_endpoint(type text, id bigint, says json) FROM PUBLIC;
 
 
 --
@@ -13982,13 +12902,6 @@ REVOKE ALL ON FUNCTION postrider.walk(b postrider.subscription_start, most integ
 --
 
 REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM PUBLIC;
-
-
---
--- Name: FUNCTION walk_replay(r postrider.delivery_replay, most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.walk_replay(r postrider.delivery_replay, most integer) FROM PUBLIC;
 
 
 --
@@ -14101,20 +13014,6 @@ REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first 
 --
 
 REVOKE ALL ON FUNCTION postrider.watches() FROM PUBLIC;
-
-
---
--- Name: FUNCTION webhook_figures(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.webhook_figures() FROM PUBLIC;
-
-
---
--- Name: FUNCTION who_would_get(type text, subject text, data json, owner text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.who_would_get(type text, subject text, data json, owner text) FROM PUBLIC;
 
 
 --

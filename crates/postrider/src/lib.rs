@@ -37,7 +37,7 @@ pub use measure::Histogram;
 pub use pg::migrate;
 pub use pg::{Arg, Borrowed, Pooler, Row, Statement, Tx, Witness, borrow};
 pub use port::{
-    Act, Capabilities, Completion, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
+    Act, Capabilities, Completion, Count, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
     LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
 pub use record::{Mismatch, Recorded, Recorder, Resolution, TypeView, Types};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::port::incapable;
 use postrider::{Capabilities, Clock, Dice, Error, Fut, Inspector, Jobs, Kind, Refused, Runtime, Stopped, refusals};
-use postrider_contract::{KindSpec, Order};
+use postrider_contract::{KindSpec, Order, Schedule};
 use riverqueue::{Client, MaintenanceConfig, QueueConfig, RunHandle, Workers};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -40,6 +40,7 @@ impl River {
             beat: Duration::from_secs(1),
             work: true,
             dice: Dice::random(),
+            schedules: Vec::new(),
         }
     }
 }
@@ -54,6 +55,7 @@ pub struct Builder {
     beat: Duration,
     work: bool,
     dice: Dice,
+    schedules: Vec<Schedule>,
 }
 
 impl Builder {
@@ -61,6 +63,13 @@ impl Builder {
     #[must_use]
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
         self.kinds.extend(kinds);
+        self
+    }
+
+    /// Declares schedules, each of which is refused.
+    #[must_use]
+    pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        self.schedules.extend(schedules);
         self
     }
 
@@ -113,6 +122,9 @@ impl Builder {
             ];
             let said = |(field, what)| incapable(field, &format!("kind {:?} declares {what}", spec.name));
             asked.into_iter().flatten().filter_map(move |asked| refusal(said(asked))).collect::<Vec<_>>()
+        }));
+        refused.extend(self.schedules.iter().filter_map(|schedule| {
+            refusal(incapable("schedule", &format!("schedule {:?} is declared", schedule.name)))
         }));
         if !refused.is_empty() {
             return Err(Error::Declarations(refused));

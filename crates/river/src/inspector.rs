@@ -97,6 +97,12 @@ impl Inspector for RiverInspector {
             if filter.subscription.is_some() {
                 return Err(incapable("subscription", "River's client lists no jobs by what made them"));
             }
+            if filter.order_key.is_some() || filter.limit_key.is_some() {
+                return Err(incapable("order_key", "River has no keys"));
+            }
+            if !filter.tags.is_empty() {
+                return Err(incapable("tags", "River's client lists no jobs by their tags"));
+            }
             if filter.from.is_some() || filter.to.is_some() {
                 return Err(incapable("from", "River's client lists no jobs by when they were enqueued"));
             }

@@ -73,6 +73,9 @@ impl RiverJobs {
         if job.limit_key.is_some() {
             return Err(incapable("limit_key", "River has no limits over processes"));
         }
+        if !job.tags.is_empty() {
+            return Err(incapable("tags", "River's client lists no jobs by their tags"));
+        }
         if job.source.is_some() {
             return Err(incapable("source", "only a relay makes jobs of events"));
         }
@@ -97,6 +100,7 @@ impl RiverJobs {
             replaced: false,
             xid,
             told_at: None,
+            until: None,
         });
         Ok(enqueued.collect())
     }

@@ -45,9 +45,12 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     max_age: true,
     tells_gone: false,
     explains: false,
+    counts: false,
+    schedules: false,
     order_keys: false,
     limits: false,
     fair_share: false,
+    tags: false,
 };
 
 /// Makes River's tables, or brings them up to date, in the schema that the pool's connections look into first.

@@ -85,6 +85,7 @@ impl Stage for RiverStage {
 async fn built(pool: PgPool, app: App) -> Result<Arc<dyn Runtime>, Error> {
     let mut builder = River::builder(pool.clone())
         .kinds(app.kinds)
+        .schedules(app.schedules)
         .beat(app.settings.beat)
         .work(app.settings.work)
         .concurrency_otherwise(app.settings.concurrency)
@@ -158,3 +159,5 @@ postrider_testkit::conformance_attempt!(OnRiver);
 postrider_testkit::conformance_wait!(OnRiver);
 postrider_testkit::conformance_relay!(OnRiver);
 postrider_testkit::conformance_order!(OnRiver);
+postrider_testkit::conformance_inspect!(OnRiver);
+postrider_testkit::conformance_schedule!(OnRiver);

@@ -3,6 +3,7 @@
 
 mod cluster; // a Postgres for a run, or for one test that kills it
 mod db; // and in it a database for each test
+mod drain; // work without workers
 mod sink; // a webhook receiver that follows a script
 mod ledger; // what processes meant to do and did, outside of the database
 mod process; // a process that a test starts and kills
@@ -19,6 +20,7 @@ pub mod capture; // and what changes of tables record
 
 pub use cluster::{SERVER_VARIABLE, TestServer, psql, shared_options, test_options};
 pub use db::TestDb;
+pub use drain::DRAIN;
 pub use ledger::{Effect, Ledger, lines};
 pub use pgbouncer::PgBouncer;
 pub use process::{Fixture, Process, until};

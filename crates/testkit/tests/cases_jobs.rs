@@ -1,4 +1,4 @@
-//! Faults that befell others, in enqueuing, uniqueness and claiming: C13, C16, C18, C19, C22, C48, C50. C14 is with the faults of workers.
+//! Faults that befell others, in enqueuing, uniqueness and claiming: C13, C16, C18, C19, C22, C25, C48, C50. C14 is with the faults of workers.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -6,8 +6,9 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use postrider::{Kind, NewEvent, NewJob, Payload, Recorder, Unique};
+use postrider::{Enqueued, Kind, NewEvent, NewJob, Payload, Recorder, Timestamp, Unique};
 use postrider_testkit::TestDb;
 use postrider_testkit::conformance::{self, App, Native, Scene, doors, json};
 use rand::seq::IndexedRandom;
@@ -202,6 +203,48 @@ async fn c22_every_door_answers_a_duplicate_with_the_id_of_the_first() {
     let sql = "select count(*) from postrider.job where unique_hash is not null";
     assert_eq!(number(scene.pool(), sql).await, 4 * 3 + 1);
     assert_eq!(number(scene.pool(), "select count(*) from postrider.uniq").await, 4 * 3 + 1);
+}
+
+/// One second before and one second after a full hour: the window rolls on from the first job; one that is to be aligned is named by its key.
+#[tokio::test]
+async fn c25_a_window_rolls_and_tells_its_end_and_an_aligned_one_is_a_key() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let scene = Scene::set(&Native::default(), App::new([Kind::new("t.a")])).await;
+    let add = async |job: &NewJob| -> Enqueued {
+        scene.jobs().enqueue(None, std::slice::from_ref(job)).await.unwrap().remove(0)
+    };
+    let rolling = NewJob::new("t.a", json("1")).unique(Unique::Within(HOUR));
+    let before = add(&rolling).await;
+    let end = before.until.unwrap();
+    let length = end.since(before.told_at.unwrap());
+    assert!(before.fresh && length <= HOUR && length + Duration::from_mins(1) > HOUR, "{length:?}");
+    scene.stage().elapse(Duration::from_secs(2)).await;
+    let after = add(&rolling).await;
+    assert_eq!((&after.id, after.fresh), (&before.id, false));
+    assert_eq!(end.since(after.until.unwrap()), Duration::from_secs(2), "the same end, two seconds nearer");
+    // every door tells it
+    let sql = "select (extract(epoch from until) * 1000000)::bigint from postrider.";
+    for call in [
+        "enqueue('t.a', '1', unique_mode => 'within', unique_for => '1 hour')",
+        r#"enqueue_many('[{"kind": "t.a", "args": 1, "unique_mode": "within", "unique_for": "1 hour"}]')"#,
+    ] {
+        let told: i64 =
+            sqlx::query_scalar(AssertSqlSafe(format!("{sql}{call}"))).fetch_one(scene.pool()).await.unwrap();
+        assert_eq!(Some(Timestamp::from_micros(told)), after.until, "{call}");
+    }
+    scene.stage().elapse(HOUR).await;
+    let next = add(&rolling).await;
+    assert!(next.fresh && next.id != before.id && next.until > after.until);
+
+    let aligned = |hour: &str| {
+        let job = NewJob::new("t.a", json("2")).unique(Unique::Within(2 * HOUR));
+        NewJob { unique_key: Some(hour.to_owned()), ..job }
+    };
+    let of_ten = add(&aligned("2026-03-01T10")).await;
+    assert_eq!(add(&aligned("2026-03-01T10")).await.id, of_ten.id);
+    let of_eleven = add(&aligned("2026-03-01T11")).await;
+    assert!(of_ten.fresh && of_eleven.fresh && of_ten.id != of_eleven.id);
+    assert_eq!(add(&NewJob::new("t.a", json("3")).unique(Unique::UntilDone)).await.until, None, "no window");
 }
 
 #[tokio::test]

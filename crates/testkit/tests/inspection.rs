@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use postrider::inspect::{self, Alert, Severity};
 use postrider::port::Look;
 use postrider::{
-    Bus, Filter, Inspector, JobId, Jobs, Kind, KindSpec, NewJob, Payload, PgInspector, PgJobs, State, Timestamp, Unique,
+    Bus, Code, Filter, Inspector, JobId, Jobs, Kind, KindSpec, NewJob, Payload, PgInspector, PgJobs, State, Timestamp,
+    Unique,
 };
 use postrider_testkit::{TestDb, TestServer};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -234,6 +235,58 @@ async fn i2_a_page_in_which_nothing_matches_says_where_to_go_on() {
     assert_eq!((third, next), (vec![rare], None));
 }
 
+/// Through each door, a duplicate among them.
+#[tokio::test]
+async fn i2_a_rare_tag_is_found_in_one_page_whatever_else_is_there() {
+    let desk = Desk::set().await;
+    let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+    let rare = desk.enqueue(NewJob { tags: tags(&["rare", "eu"]), ..job("t.b") }).await;
+    desk.fill(25_000, "q").await;
+    let by_sql = desk.text("select id::text from postrider.enqueue('t.a', tags => '{eu}')").await;
+    let of_many = r#"[{"kind": "t.a", "tags": ["eu"], "unique_mode": "until_done"}, {"kind": "t.a", "tags": null},
+                      {"kind": "t.a", "tags": ["us"], "unique_mode": "until_done"}]"#;
+    let of_many = desk.text(format!("select min(id)::text from postrider.enqueue_many('{of_many}')")).await;
+    let filter = |some: &[&str]| Filter { tags: tags(some), ..Filter::default() };
+    assert_eq!(desk.page(&filter(&["rare"]), None, 10).await, (vec![rare.clone()], None));
+    let (eu, next) = desk.page(&filter(&["eu"]), None, 2).await;
+    assert_eq!(eu, [JobId::new(of_many), JobId::new(by_sql)]);
+    assert_eq!(desk.page(&filter(&["eu"]), next.as_ref(), 2).await, (vec![rare.clone()], None));
+    assert_eq!(desk.page(&filter(&["us"]), None, 10).await, (vec![], None), "a duplicate adds none");
+    desk.run(format!("select postrider.delete(array[{rare}])")).await;
+    assert_eq!(desk.page(&filter(&["rare"]), None, 10).await, (vec![], None));
+    assert_eq!(desk.text("select count(*)::text from postrider.tag").await, "2");
+}
+
+#[tokio::test]
+async fn i2_tags_that_are_none_are_refused_at_each_door() {
+    let desk = Desk::set().await;
+    let eleven: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+    for (tags, sql) in [
+        (eleven.clone(), format!("array{eleven:?}").replace('"', "'")),
+        (vec![String::new()], "array['']".to_owned()),
+        (vec!["x".repeat(101)], format!("array['{}']", "x".repeat(101))),
+        (vec!["a\tb".to_owned()], "array[e'a\\tb']".to_owned()),
+    ] {
+        let refused = NewJob { tags: tags.clone(), ..job("t.a") }.check().unwrap_err();
+        assert_eq!(refused.code(), Some(Code::Option), "{tags:?}");
+        for call in [
+            format!("select postrider.enqueue('t.a', tags => {sql})"),
+            format!("select postrider.enqueue_many(json_build_array(json_build_object('kind', 't.a', 'tags', {sql})))"),
+        ] {
+            let refused = sqlx::raw_sql(AssertSqlSafe(call.clone())).execute(desk.pool()).await.unwrap_err();
+            let code = refused.as_database_error().unwrap().code().unwrap().into_owned();
+            assert_eq!(code, "PR005", "{call}: {refused}");
+            assert!(refused.to_string().starts_with("error returned from database: tags: "), "{refused}");
+        }
+    }
+    for wrong in ["\"eu\"", "7", "{\"eu\": true}", "[7]", "[null]", "[[\"eu\"]]"] {
+        let call = format!(r#"select postrider.enqueue_many('[{{"kind": "t.a", "tags": {wrong}}}]')"#);
+        let refused = sqlx::raw_sql(AssertSqlSafe(call)).execute(desk.pool()).await.unwrap_err();
+        assert_eq!(refused.as_database_error().unwrap().code().as_deref(), Some("PR005"), "{wrong}: {refused}");
+    }
+    assert_eq!(desk.text("select count(*)::text from postrider.job").await, "0");
+}
+
 #[tokio::test]
 async fn i3_counts_stop_at_a_bound_and_say_so() {
     let desk = Desk::set().await;
@@ -383,6 +436,113 @@ async fn i4_what_a_job_with_keys_or_of_a_fair_kind_waits_for_is_told_in_words() 
         held.starts_with("Its limit key 'l' is held until 2") && held.ends_with(": the other side is down."),
         "{held}"
     );
+}
+
+/// Five of one owner, two of a second, one of a third: what waits in another share is served in turn, and is not before them.
+#[tokio::test]
+async fn i4_what_waits_for_other_owners_is_not_before_a_job_of_a_fair_kind() {
+    let desk = Desk::set().await;
+    desk.run(
+        r#"select postrider.declare('{"app": "more", "kinds": [{"name": "t.fair", "queue": "q", "fair": true}]}')"#,
+    )
+    .await;
+    let of = |owner: &str| NewJob { owner: owner.to_owned(), ..job("t.fair") };
+    let mut last = JobId::new("0");
+    for owner in ["globex", "initech", "globex", "acme", "acme", "acme", "acme", "acme"] {
+        last = desk.enqueue(of(owner)).await;
+    }
+    let shares = desk.text("select count(distinct share)::text from postrider.ready").await;
+    assert_eq!(shares, "3", "the owners of this test wait in a share each");
+    desk.beat("\"t.a\", \"t.fair\"").await;
+    let says = |before: &str| {
+        format!(
+            "It is due. {before} before it in its share of queue q, which takes turns with 2 others, where 0 run on one worker: it starts \
+             when a slot is free and its turn has come."
+        )
+    };
+    assert_eq!(desk.explained(&last).await, says("4 are"));
+    // a more urgent one goes before all shares, a less urgent one before none
+    desk.enqueue(NewJob { priority: Some(1), ..job("t.a") }).await;
+    desk.enqueue(NewJob { priority: Some(4), ..job("t.a") }).await;
+    assert_eq!(desk.explained(&last).await, says("5 are"));
+    desk.run("delete from postrider.ready r using postrider.job j where j.id = r.id and j.owner = 'initech'").await;
+    assert!(desk.explained(&last).await.contains("takes turns with 1 other, where"));
+}
+
+#[tokio::test]
+async fn i1_the_oldest_due_job_is_found_in_whatever_queue_priority_and_share_it_waits() {
+    let desk = Desk::set().await;
+    desk.run(
+        r#"select postrider.declare('{"app": "more", "kinds": [{"name": "t.fair", "queue": "q", "fair": true}]}')"#,
+    )
+    .await;
+    let oldest = async || {
+        let micros = inspect::overview(desk.pool()).await.unwrap().oldest_ready_micros;
+        micros.map(|micros| micros / 60_000_000)
+    };
+    assert_eq!(oldest().await, None);
+    // more of one queue, of the most urgent, than the look would count
+    desk.fill(10_100, "a").await;
+    desk.run("update postrider.ready set priority = 1").await;
+    assert_eq!(oldest().await, Some(0));
+    let old = [
+        NewJob { priority: Some(4), ..job("t.a") },
+        NewJob { owner: "acme".to_owned(), ..job("t.fair") },
+        NewJob { owner: "globex".to_owned(), ..job("t.fair") },
+        NewJob { queue: Some("z".to_owned()), ..job("t.a") },
+    ];
+    for (hours, new) in (1..).zip(old) {
+        let id = desk.enqueue(new).await;
+        let back =
+            format!("update postrider.job set created_at = created_at - interval '{hours} hours' where id = {id}");
+        desk.run(back).await;
+        assert_eq!(oldest().await, Some(60 * hours), "{id}");
+    }
+}
+
+/// It was due two hours ago, was put off, and is due once more just now.
+#[tokio::test]
+async fn i1_a_job_that_was_put_off_is_overdue_from_when_it_is_due_again() {
+    let desk = Desk::set().await;
+    desk.beat("\"t.a\"").await;
+    let id = desk.enqueue(job("t.a")).await;
+    desk.run(format!("update postrider.job set created_at = created_at - interval '2 hours' where id = {id}")).await;
+    assert_eq!(desk.alerts().await["oldest_due"].severity, Severity::Critical);
+    desk.finish(desk.claim(1).await[0], 3, "").await;
+    desk.run("update postrider.later set run_at = clock_timestamp()").await;
+    desk.beat("\"t.a\"").await;
+    assert_eq!(desk.text("select count(*)::text from postrider.ready").await, "1");
+    assert!(!desk.alerts().await.contains_key("oldest_due"));
+    let micros = inspect::overview(desk.pool()).await.unwrap().oldest_ready_micros.unwrap();
+    assert!(micros < 60_000_000, "{micros} µs");
+    desk.run("update postrider.ready set again_at = again_at - interval '10 minutes'").await;
+    assert_eq!(desk.alerts().await["oldest_due"].severity, Severity::Warning);
+}
+
+/// Two behind the one that runs, and three that no claim has looked at.
+#[tokio::test]
+async fn i4_the_depth_of_a_lane_is_what_waits_in_it_also_if_nobody_has_looked_at_it() {
+    let desk = Desk::set().await;
+    desk.beat("\"t.a\"").await;
+    let ordered = || NewJob { order_key: Some("k".to_owned()), ..job("t.a") };
+    for _ in 0..3 {
+        desk.enqueue(ordered()).await;
+    }
+    assert_eq!(desk.claim(9).await.len(), 1);
+    let depth = async || desk.text("select depth from postrider.lanes('q', '', 10)").await;
+    assert_eq!(depth().await, "2");
+    for _ in 0..2 {
+        desk.enqueue(ordered()).await;
+    }
+    assert_eq!(depth().await, "4");
+    desk.enqueue(NewJob { run_at: Some(now().after(HOUR)), ..ordered() }).await;
+    assert_eq!(depth().await, "4", "what waits for its time does not wait in the lane");
+    desk.run("update postrider.later set run_at = clock_timestamp()").await;
+    desk.beat("\"t.a\"").await;
+    assert_eq!(depth().await, "5");
+    desk.fill(1200, "q").await;
+    desk.run("update postrider.ready set order_key = 'k', flags = 32 where order_key is null").await;
+    assert_eq!(depth().await, "1000", "it is counted up to there");
 }
 
 #[tokio::test]

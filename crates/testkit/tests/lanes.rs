@@ -1,43 +1,15 @@
 //! What lanes cost, measured: with a hot key, with as many keys as jobs, and while an old snapshot is held. Not a test of every run, since it
 //! measures time: `cargo nextest run -p postrider-testkit --test lanes --run-ignored only --no-capture`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a failed helper is a failed test, and a run tells what it measured"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test, and a run tells what it measured")]
 
-use std::time::Instant;
-
-use postrider_testkit::TestDb;
+use postrider_testkit::{DRAIN, TestDb};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 const DECLARE: &str = r#"select postrider.declare('{"app":"lanes","kinds":[{"name":"t.a","queue":"q"}]}')::text"#;
 
-/// Claims and ends up to `most` jobs of a queue, a hundred at a time and as many that come after one of them, from low-water positions as a
-/// worker learns them; answers with how many there were.
-const DRAIN: &str = "create procedure public.drain(q text, most int, inout n int) language plpgsql as $$
-    declare
-        me uuid := '0b0b0b0b-0000-4000-8000-000000000001';
-        leases bigint[]; ids bigint[]; low bigint := 0; last bigint; turned bigint; heads int; moved boolean; rounds int;
-    begin
-        loop
-            select array_agg(x.lease), array_agg(x.id), min(x.pos) filter (where x.pos >= low and (x.order_key is null or x.pos = x.id) and x.head),
-                   min(x.pos) filter (where x.order_key is not null and x.pos <> x.id), count(*) filter (where x.head), bool_or(x.more), count(*)
-              into leases, ids, last, turned, heads, moved, rounds
-              from (select c.*, c.order_key is null or c.id = min(c.id) over (partition by c.order_key) as head
-                      from postrider.claim(me, 1, q, '{t.a}', 100, '{2}', '{0}', array[low], 99) c) x;
-            commit;
-            exit when rounds = 0;
-            if leases[1] is not null then
-                low := greatest(low, coalesce(last, case when heads < 100 and not moved then turned end, 0));
-                perform postrider.finish(me, leases, ids, array_fill(1::smallint, array[rounds]), array_fill(0::bigint, array[rounds]),
-                                         array_fill(null::text, array[rounds]));
-                commit;
-                n := n + rounds;
-            end if;
-            exit when n >= most;
-        end loop;
-    end $$";
+/// Seconds that the process of this session has run; Linux counts them in hundredths.
+const PROCESSOR: &str = "select (p[12]::float8 + p[13]::float8) / 100
+    from regexp_split_to_array(regexp_replace(pg_read_file('/proc/' || pg_backend_pid() || '/stat'), '^.*\\) ', ''), ' ') p";
 
 async fn run(pool: &PgPool, sql: String) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.unwrap();
@@ -56,12 +28,14 @@ async fn fill(pool: &PgPool, queue: &str, jobs: u32, keys: u32) {
     .await;
 }
 
-/// Jobs of a queue in a second.
+/// Jobs of a queue for each second of the processor that the server's process had for them: what else runs beside it does not count.
 async fn rate(pool: &PgPool, queue: &str, most: u32) -> f64 {
-    let started = Instant::now();
+    let mut own = pool.acquire().await.unwrap();
+    let before: f64 = sqlx::query_scalar(PROCESSOR).fetch_one(&mut *own).await.unwrap();
     let sql = format!("call public.drain('{queue}', {most}, 0)");
-    let n: i32 = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(pool).await.unwrap();
-    f64::from(n) / started.elapsed().as_secs_f64()
+    let n: i32 = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut *own).await.unwrap();
+    let after: f64 = sqlx::query_scalar(PROCESSOR).fetch_one(&mut *own).await.unwrap();
+    f64::from(n) / (after - before)
 }
 
 /// Milliseconds from the first end of a job of the hot key to the first one of another key.

@@ -155,7 +155,8 @@ fn statement(name: &str) -> &'static Statement {
 
 async fn claim(connection: &mut PgConnection, call: i64) -> sqlx::Result<usize> {
     let query = statement("sql/claim.sql").query().bind(ME).bind(call).bind("default").bind(vec!["t.a"]).bind(10);
-    let rows = query.bind(vec![2_i16]).bind(vec![0_i16]).bind(vec![0_i64]).bind(0).fetch_all(connection).await?;
+    let query = query.bind(vec![2_i16]).bind(vec![0_i16]).bind(vec![0_i64]).bind(0).bind(vec![0_i64]);
+    let rows = query.fetch_all(connection).await?;
     Ok(rows.len())
 }
 

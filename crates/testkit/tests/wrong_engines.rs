@@ -12,7 +12,10 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt, stream};
 use postrider_testkit::conformance::wrong::WRONG;
 use postrider_testkit::conformance::{Case, Engine};
-use postrider_testkit::{conformance_attempt, conformance_claim, conformance_enqueue, conformance_unique};
+use postrider_testkit::{
+    conformance_attempt, conformance_claim, conformance_enqueue, conformance_inspect, conformance_order,
+    conformance_schedule, conformance_unique,
+};
 use tokio::time::timeout;
 
 /// A case that hangs is red after this long.
@@ -23,11 +26,14 @@ const PATIENT: Duration = Duration::from_secs(45);
 const AT_A_TIME: usize = 3;
 
 fn cases() -> Vec<Case> {
-    let families: [Vec<Case>; 4] = [
+    let families: [Vec<Case>; 7] = [
         conformance_enqueue!(@list),
         conformance_unique!(@list),
         conformance_claim!(@list),
         conformance_attempt!(@list),
+        conformance_order!(@list),
+        conformance_inspect!(@list),
+        conformance_schedule!(@list),
     ];
     families.concat()
 }
@@ -91,4 +97,18 @@ each! {
     an_engine_that_loses_errors_is_red 10
     an_engine_that_retries_what_was_discarded_is_red 11
     an_engine_that_spends_attempts_on_snoozing_is_red 12
+    an_engine_that_serves_no_owner_in_turn_is_red 13
+    an_engine_that_pauses_no_schedule_is_red 14
+    an_engine_that_runs_a_schedule_whatever_goes_on_is_red 15
+    an_engine_that_counts_schedules_anew_is_red 16
+    an_engine_that_tells_no_due_time_is_red 17
+    an_engine_that_lists_all_queues_is_red 18
+    an_engine_that_repeats_the_last_one_of_a_page_is_red 19
+    an_engine_that_finds_jobs_whatever_their_args_is_red 20
+    an_engine_that_finds_jobs_whatever_their_tags_is_red 21
+    an_engine_that_tells_no_bound_is_red 22
+    an_engine_that_knows_no_kind_before_its_jobs_is_red 23
+    an_engine_that_shows_no_attempts_is_red 24
+    an_engine_that_takes_what_has_ended_for_waiting_is_red 25
+    an_engine_that_takes_what_never_was_for_gone_is_red 26
 }

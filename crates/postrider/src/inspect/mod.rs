@@ -13,10 +13,11 @@ use sqlx::PgPool;
 use crate::error::Error;
 use crate::pg::Statement;
 
+pub use crate::port::Count;
 pub use capture::{Drift, DriftSeverity, WatchView, check_watches, watches};
 pub use subscription::{SubscriptionRow, SubscriptionState, subscriptions};
 pub(crate) use view::{explain, gone, list, queues, views};
-pub use watch::{Alert, Count, Duty, Failure, Severity, alerts, counts, duties, failures};
+pub use watch::{Alert, Duty, Failure, Severity, alerts, counts, duties, failures};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 

@@ -3,12 +3,12 @@ use sqlx::PgPool;
 use postrider_contract::{JobId, Operation, Watch};
 
 use super::capture::{Drift, DriftSeverity, WatchView, types};
-use super::watch::{Alert, Count, Duty, Failure, Severity};
+use super::watch::{Alert, Duty, Failure, Severity};
 use super::{EventRow, Overview, WorkerRow, view};
 use crate::contract::Timestamp;
 use crate::error::Error;
 use crate::pg::{Arg, Row, Statement, Tx as _, borrow};
-use crate::port::State;
+use crate::port::{Count, State};
 
 const OVERVIEW: Statement = crate::statement!("sql/overview.sql");
 const EVENTS: Statement = crate::statement!("sql/events.sql");

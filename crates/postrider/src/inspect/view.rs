@@ -42,12 +42,19 @@ fn view(row: &Row) -> Result<JobView, Error> {
         Some(text) => serde_json::from_str(text).map_err(|_| wrong(22, "attempts"))?,
         None => Vec::new(),
     };
+    let tags = match row.opt(26) {
+        Some(text) => serde_json::from_str(text).map_err(|_| wrong(26, "tags"))?,
+        None => Vec::new(),
+    };
     Ok(JobView {
         id: JobId::new(row.text(0)?),
         kind: row.text(1)?.to_owned(),
         queue: row.text(2)?.to_owned(),
         priority: small(row, 3)?,
         owner: row.text(4)?.to_owned(),
+        order_key: row.opt(24).map(str::to_owned),
+        limit_key: row.opt(25).map(str::to_owned),
+        tags,
         state: State::named(row.text(5)?).ok_or_else(|| wrong(5, "a state"))?,
         waits: waits(row),
         attempt: small(row, 9)?,

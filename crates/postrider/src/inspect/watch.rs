@@ -3,24 +3,7 @@ use sqlx::PgPool;
 
 use super::pg;
 use crate::error::Error;
-use crate::port::State;
-
-/// How many jobs of a kind are in a queue and a state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Count {
-    /// The kind.
-    pub kind: String,
-    /// The queue.
-    pub queue: String,
-    /// The state.
-    pub state: State,
-    /// How many.
-    pub jobs: u64,
-    /// Counting stopped at a bound: there are so many at least.
-    pub more: bool,
-    /// When they were counted.
-    pub at: Timestamp,
-}
+use crate::port::Count;
 
 /// Failures of a kind that say the same but for numbers and names.
 #[derive(Debug, Clone, PartialEq, Eq)]

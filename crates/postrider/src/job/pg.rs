@@ -48,6 +48,8 @@ struct Item<'a> {
     order_policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
 }
 
 impl<'a> Item<'a> {
@@ -69,6 +71,7 @@ impl<'a> Item<'a> {
             order_key: job.order_key.as_deref(),
             order_policy: job.order.map(Order::policy),
             limit_key: job.limit_key.as_deref(),
+            tags: &job.tags,
         }
     }
 
@@ -81,6 +84,7 @@ impl<'a> Item<'a> {
             && self.retry.is_none()
             && self.order_key.is_none()
             && self.limit_key.is_none()
+            && self.tags.is_empty()
     }
 }
 
@@ -136,6 +140,7 @@ fn enqueued(statement: &'static Statement, row: &Row) -> Result<Enqueued, Error>
         replaced: row.text(2)? == "true",
         xid,
         told_at: Some(told_at),
+        until: row.opt(5).map(|_| row.int(5).map(Timestamp::from_micros)).transpose()?,
     })
 }
 
@@ -206,6 +211,7 @@ async fn claim_alone(
         .bind(probe.shares.clone())
         .bind(probe.positions.clone())
         .bind(i32::try_from(ask.in_line).unwrap_or(0))
+        .bind(probe.turned.clone())
         .fetch_all(connection)
         .await
         .map_err(failed)?;

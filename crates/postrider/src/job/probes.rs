@@ -13,6 +13,9 @@ const FULL_SCAN_SHARE: u32 = 20;
 /// A job's priority and share, and its position there.
 pub(super) type Place = ((i16, i16), i64);
 
+/// Low-water positions.
+type Low = BTreeMap<(i16, i16), i64>;
+
 /// Where a claim looks: one probe for each priority, in a fair queue for each priority and share, from its low-water position on.
 ///
 /// Positions grow, so what was claimed lies below what waits; starting there spares the walk over dead rows, which a long
@@ -24,7 +27,9 @@ pub(super) type Place = ((i16, i16), i64);
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     fair: bool,
-    low: BTreeMap<(i16, i16), i64>,
+    low: Low,
+    /// Of those that were given the turn of their key by others: they wait apart, at positions of their own.
+    low_turned: Low,
     /// Of each priority, the share that was served first by the last claim.
     served: BTreeMap<i16, i16>,
     claims: u32,
@@ -38,6 +43,7 @@ pub(super) struct Probe {
     pub(super) priorities: Vec<i16>,
     pub(super) shares: Vec<i16>,
     pub(super) positions: Vec<i64>,
+    pub(super) turned: Vec<i64>,
     pub(super) full: bool,
 }
 
@@ -47,7 +53,7 @@ pub(super) struct Look<'a> {
     /// It brought all that it saw, and had asked for more.
     pub(super) short: bool,
     pub(super) got: &'a [Place],
-    /// Those that were given the turn of their key by others: they are found wherever they are, and say nothing of what lies below them.
+    /// Those that were given the turn of their key by others: they say nothing of where others wait.
     pub(super) turned: &'a [Place],
     pub(super) started: Duration,
     pub(super) ended: Duration,
@@ -69,9 +75,12 @@ impl Probes {
         }
         let places: Vec<(i16, i16)> =
             order.iter().flat_map(|&priority| self.ring(priority).map(move |share| (priority, share))).collect();
-        let position = |place| if full { 0 } else { self.low.get(place).copied().unwrap_or(0) };
+        let positions = |low: &Low| {
+            places.iter().map(|place| if full { 0 } else { low.get(place).copied().unwrap_or(0) }).collect()
+        };
         Probe {
-            positions: places.iter().map(position).collect(),
+            positions: positions(&self.low),
+            turned: positions(&self.low_turned),
             priorities: places.iter().map(|(priority, _)| *priority).collect(),
             shares: places.iter().map(|(_, share)| *share).collect(),
             full,
@@ -96,8 +105,9 @@ impl Probes {
             self.full_due = true;
         }
         // if all was brought that there is, nothing waits below those either
-        self.raise(if short { turned } else { &[] });
-        self.raise(got);
+        raise(&mut self.low, if short { turned } else { &[] });
+        raise(&mut self.low, got);
+        raise(&mut self.low_turned, turned);
         if self.fair {
             let brought = |place: &(i16, i16)| got.iter().chain(turned).any(|(at, _)| at == place);
             let places: Vec<(i16, i16)> = probe.priorities.iter().copied().zip(probe.shares.iter().copied()).collect();
@@ -107,18 +117,18 @@ impl Probes {
         }
         short && probe.full
     }
+}
 
-    /// The next claims begin at the lowest one of these.
-    fn raise(&mut self, places: &[Place]) {
-        let mut lowest = BTreeMap::new();
-        for (place, position) in places {
-            if *position >= self.low.get(place).copied().unwrap_or(0) {
-                let known = lowest.entry(*place).or_insert(*position);
-                *known = (*known).min(*position);
-            }
+/// The next claims begin at the lowest one of these.
+fn raise(low: &mut Low, places: &[Place]) {
+    let mut lowest = Low::new();
+    for (place, position) in places {
+        if *position >= low.get(place).copied().unwrap_or(0) {
+            let known = lowest.entry(*place).or_insert(*position);
+            *known = (*known).min(*position);
         }
-        self.low.extend(lowest);
     }
+    low.extend(lowest);
 }
 
 #[cfg(test)]
@@ -172,6 +182,7 @@ mod tests {
         probes.learn(&full, Look { short: false, got: &[], turned: &turned, started: MS(0), ended: MS(1) });
         let hinted = probes.next(MS(2));
         assert_eq!(hinted.positions, vec![0, 0, 0, 0], "others may wait");
+        assert_eq!(hinted.turned, vec![0, 900, 0, 0], "and they themselves have positions of their own");
         probes
             .learn(&hinted, Look { short: true, got: &[((2, 0), 40)], turned: &turned, started: MS(2), ended: MS(3) });
         let hinted = probes.next(MS(4));

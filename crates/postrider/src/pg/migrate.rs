@@ -83,6 +83,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(31, "0031_health", Webhook),
     migration!(32, "0032_redeliver", Webhook),
     migration!(33, "0033_tidy_webhooks", Webhook),
+    migration!(36, "0036_tag", Core),
 ];
 
 const PREPARE: &str = include_str!("sql/migrate_prepare.sql");

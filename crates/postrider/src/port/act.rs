@@ -52,6 +52,12 @@ pub struct Filter {
     pub owner: Option<String>,
     /// Made by the subscription of this name, also if that was removed.
     pub subscription: Option<String>,
+    /// With this order key.
+    pub order_key: Option<String>,
+    /// With this limit key, its own or its kind's.
+    pub limit_key: Option<String>,
+    /// With all of these tags. Of a list, the first one has an index: name the rarest first.
+    pub tags: Vec<String>,
     /// In one of these states; empty for every state.
     pub states: Vec<State>,
     /// Enqueued at this moment or later.

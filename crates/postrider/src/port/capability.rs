@@ -47,12 +47,18 @@ pub struct Capabilities {
     pub tells_gone: bool,
     /// Says in words why a job has not run, and finds jobs by their args.
     pub explains: bool,
+    /// Counts jobs by kind, queue and state, up to a bound.
+    pub counts: bool,
+    /// Schedules that are declared: jobs that come by the clock.
+    pub schedules: bool,
     /// Jobs of one order key run one after the other, and lanes can be worked on.
     pub order_keys: bool,
     /// Limits of how many jobs of one key run at a time or start in a period, changed live, and holds.
     pub limits: bool,
     /// Jobs of a fair kind are claimed owner by owner in turn.
     pub fair_share: bool,
+    /// Jobs have tags, and are found by them.
+    pub tags: bool,
 }
 
 impl Capabilities {

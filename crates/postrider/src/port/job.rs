@@ -10,6 +10,10 @@ use crate::pg::{Witness, Wrote};
 
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
+/// Tags of one job.
+const TAGS_MOST: usize = 10;
+/// The longest tag, in bytes.
+const TAG_BYTES_MAX: usize = 100;
 /// The longest window of uniqueness: ten years.
 const WINDOW_MOST: Duration = Duration::from_hours(3_660 * 24);
 /// Steps of one schedule: what the database takes of the longest of them.
@@ -149,6 +153,8 @@ pub struct NewJob {
     pub order: Option<Order>,
     /// The key under which a limit of its queue counts it, instead of the kind's; at most 200 bytes.
     pub limit_key: Option<String>,
+    /// What a list finds it by, whatever else is there: up to 10, each of 1 to 100 bytes. A duplicate does not add its own.
+    pub tags: Vec<String>,
     /// What the relay made it of; only the relay says so.
     pub source: Option<Box<Source>>,
 }
@@ -172,6 +178,7 @@ impl NewJob {
             order_key: None,
             order: None,
             limit_key: None,
+            tags: Vec::new(),
             source: None,
         }
     }
@@ -193,6 +200,20 @@ impl NewJob {
         check_json("args", self.args.as_str())?;
         self.check_numbers()?;
         self.check_alike()?;
+        self.check_tags()?;
+        Ok(())
+    }
+
+    fn check_tags(&self) -> Result<(), Refused> {
+        if self.tags.len() > TAGS_MOST {
+            let message = format!("{} are too many", self.tags.len());
+            return Err(option("tags", message, "use 10 tags at most"));
+        }
+        let fits = |tag: &String| (1..=TAG_BYTES_MAX).contains(&tag.len()) && !tag.chars().any(char::is_control);
+        if !self.tags.iter().all(fits) {
+            let message = "a tag is 1 to 100 bytes of text without control characters".to_owned();
+            return Err(option("tags", message, "use shorter ones"));
+        }
         Ok(())
     }
 
@@ -276,6 +297,8 @@ pub struct Enqueued {
     /// When the database told the id, by its clock: a job of this id that was made later is another one's. None if the recorder cannot look
     /// for a job of this engine; then the transaction's id has to be enough.
     pub told_at: Option<Timestamp>,
+    /// In the mode [`Unique::Within`]: the end of the window, also if this is a duplicate.
+    pub until: Option<Timestamp>,
 }
 
 impl From<&Enqueued> for Witness {

@@ -80,7 +80,8 @@ pub enum LaneKey {
 pub struct LaneView {
     /// Which one.
     pub key: LaneKey,
-    /// How many jobs wait in it, up to 1 000. Those that no claim has looked at yet are not among them.
+    /// How many jobs wait in it, up to 1 000: of an order key also those that no claim has looked at yet, of a limit key those that were
+    /// found to have no room. What waits for a time is not among them.
     pub depth: u64,
     /// The job that has the turn, or for which the lane stopped.
     pub head: Option<JobId>,

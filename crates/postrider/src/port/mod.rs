@@ -29,7 +29,7 @@ pub(crate) use cause::{Cause, working_for};
 pub(crate) use job::check_order;
 pub use job::{Enqueued, Job, NewJob, OnDuplicate, Source};
 pub use key::{Hold, Keyless, Keys, LaneAct, LaneEffect, LaneKey, LaneView};
-pub use view::{AttemptView, JobView, Look, Page, Progress, QueueView, State, Waits};
+pub use view::{AttemptView, Count, JobView, Look, Page, Progress, QueueView, State, Waits};
 
 /// Enqueues jobs and acts on them.
 ///
@@ -102,6 +102,12 @@ pub trait Inspector: Send + Sync + fmt::Debug {
     /// Jobs that match, newest first, from where the page before says that the next one begins. Each page looks at a bounded number of jobs:
     /// one may be empty and still say where to go on.
     fn jobs<'a>(&'a self, filter: &'a Filter, after: Option<&'a JobId>, most: usize) -> Fut<'a, Page>;
+
+    /// How many jobs are where, by kind, queue and state; every declared kind is there before it ever ran. Counting stops at a bound, and says so.
+    /// It may be some seconds old. Refused by an engine that does not [count](Capabilities::counts).
+    fn counts(&self) -> Fut<'_, Vec<Count>> {
+        Box::pin(async { Err(incapable("counts", "it does not count jobs")) })
+    }
 
     /// The queues that are known, by name.
     fn queues(&self) -> Fut<'_, Vec<QueueView>>;

@@ -108,6 +108,12 @@ pub struct JobView {
     pub priority: i16,
     /// Whose it is.
     pub owner: String,
+    /// Jobs of one order key run one after the other.
+    pub order_key: Option<String>,
+    /// The key under which it is limited.
+    pub limit_key: Option<String>,
+    /// What a list finds it by, in the order of their bytes.
+    pub tags: Vec<String>,
     /// Where it is in its life.
     pub state: State,
     /// Why it waits, if it does.
@@ -161,6 +167,23 @@ pub struct Page {
     pub jobs: Vec<JobView>,
     /// Where the next page begins; none if this is the last one.
     pub next: Option<JobId>,
+}
+
+/// How many jobs of a kind are in a queue and a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// The kind.
+    pub kind: String,
+    /// The queue.
+    pub queue: String,
+    /// The state.
+    pub state: State,
+    /// How many.
+    pub jobs: u64,
+    /// Counting stopped at a bound: there are so many at least.
+    pub more: bool,
+    /// When they were counted.
+    pub at: Timestamp,
 }
 
 /// A queue.

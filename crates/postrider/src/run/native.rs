@@ -9,8 +9,8 @@ use crate::error::Fut;
 use crate::job::Known;
 use crate::pg::{Pooler, Tx, borrow, keeps};
 use crate::port::{
-    Act, Capabilities, Effect, Enqueued, Filter, Hold, Inspector, JobView, Jobs, Keys, LaneAct, LaneEffect, LaneKey,
-    LaneView, Look, NewJob, Page, Plan, QueueView, Step, Waited, incapable,
+    Act, Capabilities, Count, Effect, Enqueued, Filter, Hold, Inspector, JobView, Jobs, Keys, LaneAct, LaneEffect,
+    LaneKey, LaneView, Look, NewJob, Page, Plan, QueueView, Step, Waited, incapable,
 };
 use crate::{inspect, job};
 
@@ -39,9 +39,12 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
     max_age: true,
     tells_gone: true,
     explains: true,
+    counts: true,
+    schedules: true,
     order_keys: true,
     limits: true,
     fair_share: true,
+    tags: true,
 };
 
 /// Jobs of the native engine: in the Postgres of the application.
@@ -233,6 +236,10 @@ impl Inspector for PgInspector {
             let (ids, next) = inspect::list(&mut connection, &filter, before, i64::try_from(most).unwrap_or(1)).await?;
             Ok(Page { jobs: inspect::views(&mut connection, &ids, false).await?, next })
         })
+    }
+
+    fn counts(&self) -> Fut<'_, Vec<Count>> {
+        Box::pin(inspect::counts(&self.pool))
     }
 
     fn queues(&self) -> Fut<'_, Vec<QueueView>> {

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use postrider::{Bus, Clock, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Pooler, Runtime, Settings, WakeUps};
+use postrider::{
+    Bus, Clock, Dice, Error, EventTypeSpec, JobId, Jobs, Kind, Pooler, Runtime, Schedule, Schedules, Settings, WakeUps,
+};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -36,6 +38,11 @@ pub trait Stage: Send + Sync {
     /// Where `postrider.enqueue` and the other functions can be called, if this engine has doors in SQL.
     fn sql(&self) -> Option<&PgPool>;
 
+    /// What an operator does with schedules, if this engine has them.
+    fn schedules(&self) -> Option<Schedules> {
+        None
+    }
+
     /// Lets so much time pass for everything that is there, without waiting for it.
     fn elapse(&self, time: Duration) -> BoxFuture<'_, ()>;
 
@@ -57,6 +64,10 @@ pub trait Stage: Send + Sync {
 pub struct App {
     /// Its kinds.
     pub kinds: Vec<Kind>,
+    /// Its schedules.
+    pub schedules: Vec<Schedule>,
+    /// Which of two processes that declare one schedule in two ways wins.
+    pub generation: i64,
     /// Its event types.
     pub types: Vec<EventTypeSpec>,
     /// How it takes part.
@@ -77,6 +88,8 @@ impl App {
             Settings { beat: Duration::from_millis(100), dead_after: Duration::from_secs(2), ..Settings::default() };
         Self {
             kinds: kinds.into_iter().collect(),
+            schedules: Vec::new(),
+            generation: 0,
             types: Vec::new(),
             settings,
             concurrency: Vec::new(),
@@ -89,6 +102,13 @@ impl App {
     #[must_use]
     pub fn concurrency(mut self, queue: &str, jobs: usize) -> Self {
         self.concurrency.push((queue.to_owned(), jobs));
+        self
+    }
+
+    /// The same, with these schedules.
+    #[must_use]
+    pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        self.schedules.extend(schedules);
         self
     }
 
@@ -195,18 +215,31 @@ impl Stage for NativeStage {
         Some(self.db.pool())
     }
 
+    fn schedules(&self) -> Option<Schedules> {
+        Some(Schedules::new(self.db.pool().clone()))
+    }
+
     fn elapse(&self, time: Duration) -> BoxFuture<'_, ()> {
         let by = format!("interval '{} microseconds'", time.as_micros());
         Box::pin(run(
             self.pool(),
             format!(
-                "begin;
+                // who is about to work out when a schedule comes next would write down a time of before
+                "do $$ begin for look in 1..500 loop
+                     exit when not exists (
+                        select from postrider.schedule s join postrider.worker w on s.name = any (w.schedules)
+                         where s.next_at is null and s.paused_at is null and s.problem is null);
+                     perform pg_sleep(0.01);
+                 end loop; end $$;
+                 begin;
                  lock table postrider.later in share row exclusive mode;
                  update postrider.job set created_at = created_at - {by}, run_at = run_at - {by};
                  update postrider.later set run_at = run_at - {by};
                  update postrider.uniq set until = until - {by} where until is not null;
                  update postrider.idempotency set until = until - {by};
                  update postrider.lane set window_at = window_at - {by}, due_at = due_at - {by} where coalesce(window_at, due_at) is not null;
+                 update postrider.schedule set next_at = next_at - {by}, counted_from = counted_from - {by}, due_at = due_at - {by},
+                     ran_at = ran_at - {by}, started_at = started_at - {by};
                  update postrider.key_limit set held_until = held_until - {by} where held_until is not null;
                  commit"
             ),
@@ -242,8 +275,14 @@ async fn run(pool: &PgPool, sql: String) {
 /// A process of the native engine over a pool.
 pub(super) async fn built(pool: PgPool, mut app: App, tune: fn(&mut Settings)) -> Result<Arc<dyn Runtime>, Error> {
     tune(&mut app.settings);
-    let mut builder =
-        Bus::builder(pool).kinds(app.kinds).types(app.types).settings(app.settings).dice(app.dice).clock(app.clock);
+    let mut builder = Bus::builder(pool)
+        .kinds(app.kinds)
+        .types(app.types)
+        .schedules(app.schedules)
+        .generation(app.generation)
+        .settings(app.settings)
+        .dice(app.dice)
+        .clock(app.clock);
     for (queue, jobs) in app.concurrency {
         builder = builder.concurrency(queue, jobs);
     }

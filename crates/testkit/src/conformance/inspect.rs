@@ -3,26 +3,35 @@
 use std::time::Duration;
 
 use postrider::port::Look;
-use postrider::{Code, Filter, JobId, Kind, KindSpec, NewJob, Retry, State, Waits};
+use postrider::{Code, Count, Filter, JobId, Kind, KindSpec, NewJob, Retry, State, Waits};
 
-use super::{App, Engine, Heard, Scene, answering, json, telling};
+use super::{App, Engine, Heard, Scene, answering, json, refused, telling};
 
 /// This family's cases as tests.
 #[macro_export]
 macro_rules! conformance_inspect {
-    ($engine:expr) => {
-        $crate::conformance_family!(
-            $engine,
+    (@list) => {
+        $crate::conformance_inspect!(@with (@list))
+    };
+    (@with ($($to:tt)*)) => {
+        $crate::conformance_family! {
+            $($to)*,
             inspect,
             [
+                i1_every_kind_is_counted_by_state_before_it_ever_ran,
+                i3_counts_stop_at_a_bound_and_say_so,
                 i2_a_list_is_newest_first_and_of_what_was_asked_for,
                 i2_pages_neither_skip_nor_repeat_while_jobs_come_and_end,
                 i2_args_are_searched_or_the_search_is_refused,
+                i2_keys_and_tags_are_searched_or_refused,
                 i4_a_job_that_failed_shows_its_attempt_and_when_the_next_one_comes,
                 i4_why_a_job_has_not_run_is_said_in_words_or_refused,
                 i5_an_id_that_nobody_was_given_is_unknown,
             ]
-        );
+        }
+    };
+    ($engine:expr) => {
+        $crate::conformance_inspect!(@with ($engine));
     };
 }
 
@@ -33,6 +42,53 @@ fn job(kind: &str) -> NewJob {
 async fn listed(scene: &Scene, filter: &Filter) -> Vec<JobId> {
     let page = scene.inspector().jobs(filter, None, 100).await.unwrap();
     page.jobs.into_iter().map(|job| job.id).collect()
+}
+
+/// How many jobs are where, by kind and queue; an engine that does not count refuses it.
+async fn counted(scene: &Scene) -> Option<Vec<Count>> {
+    let counts = scene.inspector().counts().await;
+    if scene.jobs().capabilities().counts {
+        return Some(counts.unwrap());
+    }
+    assert_eq!(refused(counts).0, Code::Capability);
+    None
+}
+
+/// Of two that have ended, one that waits, and a kind of which there is nothing.
+pub async fn i1_every_kind_is_counted_by_state_before_it_ever_ran(engine: &dyn Engine) {
+    let (mouth, mut heard) = Heard::new();
+    let never = Kind::spec(KindSpec { queue: "other".to_owned(), ..KindSpec::new("t.never") });
+    let scene = Scene::at_work(engine, App::new([telling("t.a", mouth), never])).await;
+    for _ in 0..2 {
+        let id = scene.enqueue(job("t.a")).await;
+        heard.next().await;
+        scene.until(&id, State::Completed).await;
+    }
+    scene.stop().await;
+    scene.enqueue(job("t.a")).await;
+    let Some(counts) = counted(&scene).await else { return };
+    let told: Vec<_> = counts.iter().map(|c| (c.kind.as_str(), c.queue.as_str(), c.state, c.jobs, c.more)).collect();
+    let expected = [
+        ("t.a", "default", State::Completed, 2, false),
+        ("t.a", "default", State::Pending, 1, false),
+        ("t.never", "other", State::Pending, 0, false),
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Twelve thousand wait in one queue, one in another.
+pub async fn i3_counts_stop_at_a_bound_and_say_so(engine: &dyn Engine) {
+    let other = Kind::spec(KindSpec { queue: "other".to_owned(), ..KindSpec::new("t.b") });
+    let scene = Scene::set(engine, App::new([Kind::new("t.a"), other])).await;
+    let many: Vec<NewJob> = (0..1000).map(|_| job("t.a")).collect();
+    for _ in 0..12 {
+        scene.jobs().enqueue(None, &many).await.unwrap();
+    }
+    scene.enqueue(job("t.b")).await;
+    let Some(counts) = counted(&scene).await else { return };
+    let of = |kind: &str| counts.iter().find(|count| count.kind == kind && count.state == State::Pending).unwrap();
+    assert!(of("t.a").more && (1000..12_000).contains(&of("t.a").jobs), "{counts:?}");
+    assert_eq!((of("t.b").jobs, of("t.b").more), (1, false));
 }
 
 /// By kind, queue and state.
@@ -99,6 +155,42 @@ pub async fn i2_args_are_searched_or_the_search_is_refused(engine: &dyn Engine) 
         let refused = scene.inspector().jobs(&filter, None, 10).await.unwrap_err();
         assert_eq!(refused.code(), Some(Code::Capability));
     }
+}
+
+/// Of three, two with a tag, one of them with a second one and keys.
+pub async fn i2_keys_and_tags_are_searched_or_refused(engine: &dyn Engine) {
+    let scene = Scene::set(engine, App::new([Kind::new("t.a")])).await;
+    let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+    let able = scene.jobs().capabilities();
+    let tagged = NewJob { tags: tags(&["eu", "import"]), ..job("t.a") };
+    if !able.tags || !able.order_keys || !able.limits {
+        let refused = scene.jobs().enqueue(None, &[tagged]).await.unwrap_err();
+        assert_eq!(refused.code(), Some(Code::Capability));
+        let filter = Filter { tags: tags(&["eu"]), ..Filter::default() };
+        assert_eq!(scene.inspector().jobs(&filter, None, 10).await.unwrap_err().code(), Some(Code::Capability));
+        return;
+    }
+    let keyed = NewJob { order_key: Some("k".to_owned()), limit_key: Some("l".to_owned()), ..tagged };
+    let first = scene.enqueue(keyed).await;
+    let second = scene.enqueue(NewJob { tags: tags(&["eu", "eu"]), ..job("t.a") }).await;
+    scene.enqueue(job("t.a")).await;
+    let named = |name: &str| Some(name.to_owned());
+    let all = Filter::default();
+    for (filter, expected) in [
+        (Filter { tags: tags(&["eu"]), ..all.clone() }, vec![&second, &first]),
+        (Filter { tags: tags(&["eu", "import"]), ..all.clone() }, vec![&first]),
+        (Filter { tags: tags(&["import", "us"]), ..all.clone() }, vec![]),
+        (Filter { tags: tags(&["Eu"]), ..all.clone() }, vec![]),
+        (Filter { tags: tags(&["eu"]), kind: named("t.none"), ..all.clone() }, vec![]),
+        (Filter { order_key: named("k"), ..all.clone() }, vec![&first]),
+        (Filter { order_key: named("l"), ..all.clone() }, vec![]),
+        (Filter { limit_key: named("l"), ..all.clone() }, vec![&first]),
+        (Filter { limit_key: named("k"), ..all.clone() }, vec![]),
+    ] {
+        assert_eq!(listed(&scene, &filter).await.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    }
+    let view = scene.job(&first).await;
+    assert_eq!((view.tags, view.order_key, view.limit_key), (tags(&["eu", "import"]), named("k"), named("l")));
 }
 
 /// With what it said.

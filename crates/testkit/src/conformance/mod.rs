@@ -25,6 +25,7 @@ pub mod lifecycle;
 pub mod wait;
 pub mod relay;
 pub mod inspect;
+pub mod schedule;
 pub mod order;
 pub mod wrong;
 
@@ -59,6 +60,7 @@ macro_rules! conformance {
         $crate::conformance_wait!($engine);
         $crate::conformance_relay!($engine);
         $crate::conformance_inspect!($engine);
+        $crate::conformance_schedule!($engine);
         $crate::conformance_order!($engine);
     };
 }

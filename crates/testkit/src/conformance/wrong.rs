@@ -1,5 +1,7 @@
 //! Engines that are wrong on purpose. Each turns exactly the cases red that it should, which proves that they can be.
 
+mod list; // each of them
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +9,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use postrider::port::{Plan, Step};
 use postrider::{
-    Act, Capabilities, Effect, Enqueued, Error, Filter, Fut, Inspector, JobId, Jobs, NewJob, Runtime, Stopped, Tx,
-    Waited,
+    Act, Capabilities, Effect, Enqueued, Error, Filter, Fut, Inspector, JobId, Jobs, NewJob, Runtime, Schedules,
+    Stopped, Tx, Waited,
 };
 use sqlx::PgPool;
 
 use super::crew::Perils;
 use super::{App, Engine, Native, Stage};
+
+pub use list::WRONG;
 
 /// A wrong engine.
 #[derive(Debug)]
@@ -75,106 +79,6 @@ fn alter(function: &str, from: &str, to: &str) -> String {
     )
 }
 
-/// Every wrong engine.
-pub const WRONG: &[Wrong] = &[
-    Wrong {
-        says: "enqueues beside the caller's transaction",
-        how: How::Decorated(Fault::Beside),
-        among: "e",
-        maybe: &[],
-        red: &["e1_", "e2_", "e3_", "e10_", "e11_"],
-    },
-    Wrong {
-        says: "gives each queue a slot more",
-        how: How::Decorated(Fault::Roomy),
-        among: "k",
-        maybe: &["k2_", "k7_"],
-        red: &["k4_", "k6_"],
-    },
-    Wrong {
-        says: "tells no args apart",
-        how: How::Replaced(
-            "create or replace function postrider.unique_hash(mode smallint, kind text, owner text, key text, args json) returns bytea
-             language sql stable set search_path = pg_catalog, pg_temp
-             return substring(sha256(convert_to(concat_ws(E'\\n', mode, case when mode = 6 then '' else kind end, owner, key), 'UTF8'))
-                 for 16)",
-        ),
-        among: "u",
-        maybe: &[],
-        red: &["u3_", "u5_", "u6_", "u7_", "u8_"],
-    },
-    Wrong {
-        says: "lets a run start that an open transaction counts on",
-        how: How::Altered("take_unique", "if mode in (1, 5) and", "if mode in (-1) and"),
-        among: "u",
-        maybe: &[],
-        red: &["u9_a_run"],
-    },
-    Wrong {
-        says: "forgets a group when its job has ended, whatever its mode",
-        how: How::Altered("take_unique", "if u.job is not null and", "if exists (select from postrider.job j where j.id = u.job) and"),
-        among: "u",
-        maybe: &[],
-        red: &["u4_once", "u4_a_window"],
-    },
-    Wrong {
-        says: "runs two of one_running_one_waiting",
-        how: How::Altered("claim", "else g.running = g.id end as goes", "else true end as goes"),
-        among: "u",
-        maybe: &["u9_the_last"],
-        red: &["u9_one_runs"],
-    },
-    Wrong {
-        says: "does not look at the time of what waits",
-        how: How::Altered("promote", "y.run_at <= until", "true"),
-        among: "k",
-        maybe: &[],
-        red: &["k1_", "k9_"],
-    },
-    Wrong {
-        says: "does not look at priorities",
-        how: How::Altered("claim", "and y.priority = p.priority and", "and"),
-        among: "k",
-        maybe: &[],
-        red: &["k2_", "k7_"],
-    },
-    Wrong {
-        says: "hands out what is paused",
-        how: How::Altered("claim", "q.paused_at is not null", "false"),
-        among: "k",
-        maybe: &[],
-        red: &["k8_"],
-    },
-    Wrong {
-        says: "tries again at once",
-        how: How::Altered("finish", "greatest(coalesce(v.delay_ms, 0), 0)", "case v.outcome when 2 then 0 else v.delay_ms end"),
-        among: "a",
-        maybe: &["a1_", "a6_"],
-        red: &["a7_", "a9_", "a10_"],
-    },
-    Wrong {
-        says: "loses errors",
-        how: How::Altered("finish", "where v.said in (2, 4, 5)", "where false"),
-        among: "a",
-        maybe: &[],
-        red: &["a1_", "a2_", "a3_", "a6_", "a7_", "a8_", "a9_", "a10_", "a11_", "a12_effects"],
-    },
-    Wrong {
-        says: "tries again what was discarded",
-        how: How::Altered("finish", "else u.outcome end as outcome", "when u.outcome = 4 then 2 else u.outcome end as outcome"),
-        among: "a",
-        maybe: &[],
-        red: &["a3_", "a11_", "a15_"],
-    },
-    Wrong {
-        says: "takes a snooze for an attempt",
-        how: How::Altered("finish", "case v.outcome when 3 then 1 else 0 end", "0"),
-        among: "a",
-        maybe: &[],
-        red: &["a4_", "a5_"],
-    },
-];
-
 /// The native engine with a fault in front of it.
 #[derive(Debug)]
 struct Faulty {
@@ -213,6 +117,10 @@ impl Stage for FaultyStage {
 
     fn sql(&self) -> Option<&PgPool> {
         self.inner.sql()
+    }
+
+    fn schedules(&self) -> Option<Schedules> {
+        self.inner.schedules()
     }
 
     fn elapse(&self, time: Duration) -> BoxFuture<'_, ()> {

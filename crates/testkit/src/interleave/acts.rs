@@ -55,7 +55,7 @@ pub fn enqueue_unique_many(mode: &str, jobs: &[(&str, &str)]) -> Step {
     let names: Vec<String> = jobs.iter().map(|(name, _)| format!("'{name}'")).collect();
     sql(format!(
         "select coalesce(string_agg((array[{}])[at], ' ' order by at) filter (where fresh), '')
-           from postrider.enqueue_many('[{}]') with ordinality e (id, fresh, replaced, at)",
+           from postrider.enqueue_many('[{}]') with ordinality e (id, fresh, replaced, until, at)",
         names.join(","),
         items.join(",")
     ))

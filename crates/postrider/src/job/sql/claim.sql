@@ -8,4 +8,5 @@ select lease, id, attempt, kind, priority, pos, max_attempts, owner,
        (date_part('epoch', occurred_at) * 1000000)::bigint, (date_part('epoch', recorded_at) * 1000000)::bigint, data::text,
        (date_part('epoch', claimed_at) * 1000000)::bigint, (date_part('epoch', due_at) * 1000000)::bigint, retry::text, share, order_key,
        limit_key, more, event_version, event_traceparent
-  from postrider.claim($1::uuid, $2::bigint, $3::text, $4::text[], $5::int, $6::smallint[], $7::smallint[], $8::bigint[], $9::int)
+  from postrider.claim($1::uuid, $2::bigint, $3::text, $4::text[], $5::int, $6::smallint[], $7::smallint[], $8::bigint[], $9::int,
+       $10::bigint[])

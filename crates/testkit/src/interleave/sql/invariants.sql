@@ -16,10 +16,10 @@ with job as materialized (
     union all select id, 'done', attempt, null, ended_as from postrider.done
 ), turn as materialized (
     -- whoever has the turn of an order key, wherever it is; those in line are leased along with it
-    select id, queue, order_key from postrider.ready where flags & 2 <> 0
-    union all select id, queue, order_key from postrider.later where flags & 2 <> 0
-    union all select id, queue, order_key from postrider.parked where flags & 2 <> 0
-    union all select u.id, l.queue, u.order_key
+    select id, queue, order_key, 'ready' as place from postrider.ready where flags & 2 <> 0
+    union all select id, queue, order_key, 'later why ' || why || ', flags ' || flags from postrider.later where flags & 2 <> 0
+    union all select id, queue, order_key, 'parked ' || key from postrider.parked where flags & 2 <> 0
+    union all select u.id, l.queue, u.order_key, 'lease ' || l.id
                 from postrider.lease l cross join unnest(l.ids, l.order_keys) u (id, order_key)
                where u.order_key is not null and u.id = any (l.open)
                  and not exists (select from postrider.lane x where x.queue = l.queue and x.key = 'order:' || u.order_key and u.id = any (x.line))
@@ -97,7 +97,7 @@ union all
 select format('%s jobs of order key %s have its turn: %s', count(*), t.order_key, array_agg(t.id))
   from turn t group by t.queue, t.order_key having count(*) > 1
 union all
-select format('job %s has the turn of order key %s, and its lane says %s', t.id, t.order_key, coalesce(l.holder::text, 'nobody'))
+select format('job %s (%s) has the turn of order key %s, and its lane says %s', t.id, t.place, t.order_key, coalesce(l.holder::text, 'nobody'))
   from turn t left join postrider.lane l on l.queue = t.queue and l.key = 'order:' || t.order_key
  where l.holder is distinct from t.id
    and not exists (select from postrider.lane_call c where c.queue = t.queue and c.key = 'order:' || t.order_key)
