@@ -406,8 +406,40 @@ begin
         union all
         select x.* from postrider.alerts_of_relay() x
         union all
+        select x.* from postrider.alerts_of_components() x
+        union all
         select x.* from postrider.alerts_of_server(interval '10 minutes') x) a
      order by a.severity, a.name, a.subject;
+end $$;
+
+
+--
+-- Name: alerts_of_components(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.alerts_of_components() RETURNS SETOF postrider.alert
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+begin
+    return query
+    select 'endpoint_disabled', 'critical', 'endpoint ' || e.id, e.disabled_at,
+           format('endpoint %s (%s) is disabled: %s; what is to be delivered to it is held', e.id, e.name, left(e.disabled_reason, 300)),
+           'enable it when its owner has put it right: what was held is sent then'
+      from postrider.endpoint e where e.disabled_at is not null and e.deleted_at is null order by e.id limit 100;
+    return query
+    select 'endpoint_failing', 'warning', 'endpoint ' || e.id, h.failing_since,
+           format('most attempts of endpoint %s (%s) fail: its deliveries wait behind one probe at a time', e.id, e.name),
+           'see its last attempts, and send it a test'
+      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
+     where h.failing_since is not null and e.disabled_at is null order by e.id limit 100;
+    return query
+    select 'endpoint_silent', 'warning', 'endpoint ' || e.id, h.silent_since,
+           format('endpoint %s (%s) took nothing since %s: %s attempts failed; after five days it is disabled', e.id, e.name,
+                  postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
+      from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
+     where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
 end $$;
 
 
@@ -703,6 +735,41 @@ end $$;
 
 
 --
+-- Name: apply_endpoint_limit(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.apply_endpoint_limit(id bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    e record;
+    new_most int;
+    new_starts int;
+    new_per interval;
+begin
+    select p.max_in_flight, p.rate_starts, p.rate_per, h.in_flight, h.pace_ms, h.failed into e
+      from postrider.endpoint p join postrider.endpoint_health h on h.endpoint = p.id where p.id = apply_endpoint_limit.id;
+    -- one that hangs would else take all of its slots again and again
+    new_most := least(e.in_flight, e.max_in_flight, case when e.failed >= 5 then 1 end);
+    new_starts := e.rate_starts;
+    new_per := e.rate_per;
+    if e.pace_ms is not null and (new_starts is null or extract(epoch from new_per) * 1000 / new_starts < e.pace_ms) then
+        -- a beat looks once a second at who may start
+        new_starts := greatest(1, 1000 / e.pace_ms);
+        new_per := greatest(e.pace_ms, 1000) * interval '1 millisecond';
+    end if;
+    if not exists (
+        select from postrider.key_limit l
+         where l.queue = 'webhook' and l.key = postrider.endpoint_key(id)
+           and (l.most, l.starts, l.per) is not distinct from (new_most, new_starts, new_per))
+    then
+        perform postrider.set_limit('webhook', postrider.endpoint_key(id), new_most, new_starts, new_per);
+    end if;
+end $$;
+
+
+--
 -- Name: array_error(jsonb, jsonb, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -752,6 +819,7 @@ CREATE TABLE postrider.subscription (
     order_by text,
     order_policy text,
     coalescing boolean DEFAULT false NOT NULL,
+    limit_key text,
     declared_by text NOT NULL,
     generation bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -895,7 +963,9 @@ CREATE FUNCTION postrider.call_limits(queue text, key text) RETURNS void
 begin
     insert into postrider.lane_call (queue, key)
     select l.queue, l.key from postrider.lane l
-     where l.queue = call_limits.queue and l.key like 'limit:%' and (call_limits.key = '' or l.key = 'limit:' || call_limits.key);
+     where l.queue = call_limits.queue and l.key like 'limit:%' and call_limits.key = ''
+    union all
+    select call_limits.queue, 'limit:' || call_limits.key where call_limits.key <> '';
 end $$;
 
 
@@ -1133,6 +1203,47 @@ begin
     end loop;
     return found;
 end $_$;
+
+
+--
+-- Name: check_endpoint(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_endpoint(fields json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    stray text;
+    wrong record;
+begin
+    select k into stray from json_object_keys(fields) k
+     where k not in ('name', 'owner', 'url', 'types', 'predicate', 'order_by', 'order_policy', 'labels', 'max_in_flight', 'rate_starts',
+                     'rate_per_ms', 'format', 'schedule', 'steps_ms', 'timeout_ms', 'max_attempts', 'on_4xx', 'answer_contains', 'header_names') limit 1;
+    if found then
+        perform postrider.refuse('PR005', stray, 'it is not a field of an endpoint', 'see postrider.put_endpoint');
+    end if;
+    select w.field, w.says, w.remedy into wrong from (values
+        ('name', octet_length(fields ->> 'name') between 1 and 200 and fields ->> 'name' !~ '[\u0001-\u001f\u007f-\u009f]',
+         'a name is 1 to 200 bytes of text without control characters', 'say what the endpoint is, for example billing'),
+        ('url', octet_length(fields ->> 'url') between 1 and 2048, 'it has no url, or too long a one', 'use https://…'),
+        ('order_by', fields ->> 'order_by' is null or fields ->> 'order_by' = 'subject', 'deliveries are in the order of their subjects or of none',
+         'use subject, or leave it out'),
+        ('labels', json_typeof(fields -> 'labels') = 'object' and octet_length((fields -> 'labels')::text) <= 4096,
+         'labels are names and texts, at most 4096 bytes', 'use {"team": "billing"}'),
+        ('max_in_flight', (fields ->> 'max_in_flight')::int between 1 and 32, 'it is not 1 to 32', 'leave it out for 5'),
+        ('rate', (fields ->> 'rate_starts' is null) = (fields ->> 'rate_per_ms' is null), 'a rate is a number of starts and a period',
+         'give both'),
+        ('schedule', fields ->> 'steps_ms' is null or json_array_length(fields -> 'steps_ms') between 1 and 50,
+         'a schedule is 1 to 50 waits', 'use the name of a schedule, or a list of waits'),
+        ('timeout', (fields ->> 'timeout_ms')::int between 1000 and 60000, 'it is not 1 s to 60 s', 'leave it out for 15 s'),
+        ('max_attempts', (fields ->> 'max_attempts')::int between 1 and 18, 'it is not 1 to 18', 'leave it out for all of them'),
+        ('on_4xx', fields ->> 'on_4xx' in ('retry', 'discard'), 'it is not retry or discard', 'leave it out for retry')
+    ) w (field, fine, says, remedy) where w.fine is not true limit 1;
+    if found then
+        perform postrider.refuse('PR005', wrong.field, wrong.says, wrong.remedy);
+    end if;
+end $$;
 
 
 --
@@ -2016,24 +2127,36 @@ end $_$;
 CREATE FUNCTION postrider.compile_routes(subscriptions bigint[], types text[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
     AS $$
+declare
+    ids bigint[] := subscriptions;
+    names text[] := array(select e.name from postrider.event_type e);
 begin
-    delete from postrider.route r
-     where r.subscription = any (compile_routes.subscriptions) or r.type = any (compile_routes.types);
-    insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
-                                 predicate, order_by, order_rule, order_name, coalescing, starting, reads)
-    select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, k.limit_key, k.fair,
-           s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
-           case when s.order_by is not null then s.name end, s.coalescing,
-           exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
-           s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
-      from postrider.subscription s
-      join postrider.kind k on k.name = s.kind
-      join postrider.event_type t
-        on (s.id = any (compile_routes.subscriptions) or t.name = any (compile_routes.types))
-       and (not s.outward or t.exposure = 'public')
-       and exists (select from unnest(s.types) p where t.name ~ postrider.pattern_regex(p))
-     where s.removed_at is null;
+    -- these for all types, then all for these types, apart: one statement that said `or` would walk all of them for each that is put
+    delete from postrider.route r where r.subscription = any (compile_routes.subscriptions);
+    delete from postrider.route r where r.type = any (compile_routes.types);
+    for pass in 1..2 loop
+        insert into postrider.route (type, owner, subscription, kind, queue, priority, max_attempts, class, delay_ms, limit_key, fair,
+                                     predicate, order_by, order_rule, order_name, coalescing, starting, reads)
+        select t.name, s.owner, s.id, s.kind, k.queue, k.priority, k.max_attempts, k.class, s.delay_ms, coalesce(s.limit_key, k.limit_key), k.fair,
+               s.predicate, s.order_by, case when s.order_by is not null then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end,
+               case when s.order_by is not null then s.name end, s.coalescing,
+               exists (select from postrider.subscription_start b where b.subscription = s.id and b.over_at is null),
+               s.predicate is not null or s.coalescing or s.order_by is not distinct from 'subject'
+          from postrider.subscription s
+          join postrider.kind k on k.name = s.kind
+          join postrider.event_type t on t.name = any (names)
+         where s.id = any (ids) and s.removed_at is null
+           and (not s.outward or t.exposure = 'public')
+           -- what Postrider tells of itself goes to whoever names it, and not to whoever wants everything
+           and exists (select from unnest(s.types) u where t.name ~ postrider.pattern_regex(u)
+                          and (u like 'postrider.%' or t.name not like 'postrider.%'))
+            on conflict do nothing;
+        exit when types = '{}';
+        ids := array(select e.id from postrider.subscription e where e.removed_at is null);
+        names := types;
+    end loop;
 end $$;
 
 
@@ -2087,6 +2210,22 @@ begin
     end if;
     return made;
 end $_$;
+
+
+--
+-- Name: cool_endpoint(bigint, timestamp with time zone, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cool_endpoint(id bigint, until timestamp with time zone, reason text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not exists (select from postrider.key_limit l where l.queue = 'webhook' and l.key = postrider.endpoint_key(cool_endpoint.id)
+                      and l.held_until >= cool_endpoint.until) then
+        perform postrider.hold('webhook', postrider.endpoint_key(cool_endpoint.id), cool_endpoint.until, cool_endpoint.reason);
+    end if;
+end $$;
 
 
 --
@@ -2255,6 +2394,31 @@ begin
     if declarations -> 'schedules' is not null then
         perform postrider.declare_schedules(declarations, app, gen, own);
     end if;
+end $$;
+
+
+--
+-- Name: declare_endpoint_types(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.declare_endpoint_types() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if exists (select from postrider.event_type t where t.name = 'postrider.endpoint.test') then
+        return;
+    end if;
+    perform postrider.lock_declarations();
+    insert into postrider.event_type (name, description, exposure, declared_by)
+    values ('postrider.endpoint.failing', 'most attempts of an endpoint fail: it cools down', 'public', 'webhook'),
+           ('postrider.endpoint.warned', 'an endpoint has not taken anything for long, and will be disabled', 'public', 'webhook'),
+           ('postrider.endpoint.disabled', 'an endpoint was disabled: its deliveries are held', 'public', 'webhook'),
+           ('postrider.endpoint.enabled', 'an endpoint was enabled', 'public', 'webhook'),
+           ('postrider.delivery.exhausted', 'a delivery was given up', 'public', 'webhook'),
+           ('postrider.endpoint.test', 'a test that an endpoint''s owner asked for', 'internal', 'webhook')
+    on conflict (name) do nothing;
+    perform postrider.compile_routes('{}', array(select t.name from postrider.event_type t where t.declared_by = 'webhook'));
 end $$;
 
 
@@ -2538,6 +2702,87 @@ end $$;
 
 
 --
+-- Name: disable_endpoint(bigint, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.disable_endpoint(id bigint, reason text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    evidence json := postrider.endpoint_evidence(id);
+begin
+    if coalesce(reason, '') = '' then
+        perform postrider.refuse('PR005', 'reason', 'there is none', 'say why: whoever wonders later reads it');
+    elsif not postrider.lock_endpoint(id) then
+        return false;
+    end if;
+    update postrider.endpoint e
+       set disabled_at = clock_timestamp(), disabled_reason = left(disable_endpoint.reason, 1000), disabled_evidence = evidence
+     where e.id = disable_endpoint.id and e.disabled_at is null;
+    if not found then
+        return false;
+    end if;
+    update postrider.endpoint_health h set pace_ms = coalesce(h.pace_ms, postrider.endpoint_pace(h.endpoint)) where h.endpoint = disable_endpoint.id;
+    -- not infinity: it is told in microseconds
+    perform postrider.hold('webhook', postrider.endpoint_key(id), '9999-01-01Z', 'the endpoint is disabled: ' || left(reason, 900));
+    perform postrider.tell_endpoint('postrider.endpoint.disabled', id,
+        json_build_object('endpoint', id, 'reason', left(reason, 1000), 'attempts', evidence));
+    return true;
+end $$;
+
+
+--
+-- Name: drive_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drive_replay(id bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    k postrider.kind;
+    job bigint;
+begin
+    select * into k from postrider.kind x where x.name = 'webhook.replay';
+    if not found then
+        perform postrider.refuse('PR004', 'kind', 'webhook.replay was never declared', 'start a process that delivers');
+    end if;
+    job := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | k.class;
+    insert into postrider.job (class, id, kind, queue, priority, max_attempts, args)
+    values (k.class, job, k.name, k.queue, k.priority, k.max_attempts, json_build_object('replay', drive_replay.id));
+    insert into postrider.ready (queue, priority, share, pos, id) values (k.queue, k.priority, 0, job, job);
+    perform postrider.wake('postrider_job');
+end $$;
+
+
+--
+-- Name: drop_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.drop_endpoint(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    of_subscription bigint;
+begin
+    if not postrider.lock_endpoint(id) then
+        return false;
+    end if;
+    update postrider.endpoint e set deleted_at = clock_timestamp(), headers = null, headers_key = null where e.id = drop_endpoint.id
+    returning e.subscription into of_subscription;
+    perform postrider.drop_subscription(of_subscription);
+    delete from postrider.endpoint_secret s where s.endpoint = drop_endpoint.id;
+    delete from postrider.endpoint_window w where w.endpoint = drop_endpoint.id;
+    delete from postrider.key_limit l where l.queue = 'webhook' and l.key = postrider.endpoint_key(drop_endpoint.id);
+    delete from postrider.endpoint_health h where h.endpoint = drop_endpoint.id;
+    perform postrider.call_limits('webhook', postrider.endpoint_key(drop_endpoint.id));
+    return true;
+end $$;
+
+
+--
 -- Name: drop_events(bigint, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2695,6 +2940,44 @@ end $$;
 
 
 --
+-- Name: duties_of_components(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.duties_of_components() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+    kept interval := (select r.keep from postrider.retention r where r.what = 'event');
+    old bigint[];
+    x record;
+begin
+    delete from postrider.endpoint_secret s where s.ctid = any (array(
+        select o.ctid from postrider.endpoint_secret o where o.valid_until < now for update skip locked));
+    delete from postrider.endpoint_window w where w.ctid = any (array(
+        select o.ctid from postrider.endpoint_window o where o.slot < now - interval '2 hours' limit 10000 for update skip locked));
+    -- the oldest of each come first: ids grow
+    select array_agg(h.id) into old
+      from (select p.id from postrider.endpoint e
+             cross join lateral (
+                select y.id from postrider.parked y
+                 where y.queue = 'webhook' and y.key = 'limit:' || postrider.endpoint_key(e.id) order by y.pos limit 1000) p
+              join postrider.job j on j.class = (p.id & 3)::smallint and j.id = p.id
+             where e.disabled_at is not null and e.deleted_at is null and j.created_at < now - kept limit 1000) h;
+    if old is not null then
+        perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
+    end if;
+    for x in select r.id from postrider.delivery_replay r
+              where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
+                and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
+    loop
+        perform postrider.drive_replay(x.id);
+    end loop;
+end $$;
+
+
+--
 -- Name: duty_failed(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2711,6 +2994,35 @@ end $$;
 
 
 --
+-- Name: enable_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.enable_endpoint(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not postrider.lock_endpoint(id) then
+        return false;
+    end if;
+    update postrider.endpoint e
+       set disabled_at = null, disabled_reason = null, disabled_evidence = null, enabled_at = clock_timestamp()
+     where e.id = enable_endpoint.id and e.disabled_at is not null;
+    if not found then
+        return false;
+    end if;
+    update postrider.endpoint_health h
+       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = 1
+     where h.endpoint = enable_endpoint.id;
+    delete from postrider.endpoint_window w where w.endpoint = enable_endpoint.id;
+    perform postrider.apply_endpoint_limit(id);
+    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
+    perform postrider.tell_endpoint('postrider.endpoint.enabled', id, json_build_object('endpoint', id));
+    return true;
+end $$;
+
+
+--
 -- Name: end_name(smallint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2718,6 +3030,118 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (ARRAY['-'::text, 'completed'::text, 'discarded'::text, 'cancelled'::text])[state];
+
+
+--
+-- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.delivery_attempt (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    lease bigint NOT NULL,
+    attempt smallint NOT NULL,
+    endpoint bigint,
+    event uuid,
+    sent_as uuid,
+    trigger text NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    outcome text,
+    reason text,
+    status smallint,
+    failure text,
+    excerpt text,
+    headers json,
+    request_sha256 bytea,
+    peer text,
+    dns_us bigint,
+    connect_us bigint,
+    tls_us bigint,
+    first_byte_us bigint,
+    total_us bigint,
+    CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
+    CONSTRAINT outcome_is_delivered_failed_postponed_discarded_or_skipped CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text, 'skipped'::text]))),
+    CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: endpoint_evidence(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoint_evidence(id bigint) RETURNS json
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT COALESCE(json_agg(json_build_object('delivery', (a.id)::text, 'at', a.ended_at, 'status', a.status, 'failure', a.failure, 'reason', "left"(a.reason, 300)) ORDER BY a.started_at DESC), '[]'::json) AS "coalesce" FROM (SELECT x.class, x.id, x.lease, x.attempt, x.endpoint, x.event, x.sent_as, x.trigger, x.started_at, x.ended_at, x.outcome, x.reason, x.status, x.failure, x.excerpt, x.headers, x.request_sha256, x.peer, x.dns_us, x.connect_us, x.tls_us, x.first_byte_us, x.total_us FROM postrider.delivery_attempt x WHERE ((x.endpoint = endpoint_evidence.id) AND (x.outcome IS NOT NULL) AND (x.trigger <> 'test'::text)) ORDER BY x.started_at DESC LIMIT 5) a);
+
+
+--
+-- Name: endpoint_key(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoint_key(endpoint bigint) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ('endpoint:'::text || endpoint);
+
+
+--
+-- Name: endpoint_window; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.endpoint_window (
+    endpoint bigint NOT NULL,
+    slot timestamp with time zone NOT NULL,
+    delivered integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: endpoint_pace(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoint_pace(id bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT CASE WHEN (sum(w.delivered) >= 10) THEN LEAST(10000, GREATEST(10, (150000 / max(w.delivered)))) ELSE 1000 END AS "case" FROM postrider.endpoint_window w WHERE ((w.endpoint = endpoint_pace.id) AND (w.slot > (clock_timestamp() - '01:00:00'::interval))));
+
+
+--
+-- Name: endpoints(bigint, text, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoints(id bigint DEFAULT NULL::bigint, owner text DEFAULT NULL::text, after bigint DEFAULT 0, most integer DEFAULT 100) RETURNS SETOF json
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+begin
+    return query
+    select json_build_object('id', e.id, 'revision', e.revision, 'name', e.name, 'owner', e.owner, 'url', e.url, 'types', e.types,
+        'predicate', s.predicate::text, 'order_policy', case when s.order_by is not null then coalesce(s.order_policy, 'block') end,
+        'labels', e.labels, 'max_in_flight', e.max_in_flight, 'rate_starts', e.rate_starts,
+        'rate_per_ms', (extract(epoch from e.rate_per) * 1000)::bigint, 'format', e.format, 'schedule', e.schedule, 'steps_ms', e.steps_ms,
+        'timeout_ms', e.timeout_ms, 'max_attempts', e.max_attempts, 'on_4xx', e.on_4xx, 'answer_contains', e.answer_contains,
+        'header_names', e.header_names, 'headers', encode(e.headers, 'base64'), 'headers_key', e.headers_key,
+        'created_us', (extract(epoch from e.created_at) * 1000000)::bigint,
+        'disabled_us', (extract(epoch from e.disabled_at) * 1000000)::bigint, 'disabled_reason', e.disabled_reason,
+        'disabled_evidence', e.disabled_evidence, 'failing_us', (extract(epoch from h.failing_since) * 1000000)::bigint,
+        'silent_us', (extract(epoch from h.silent_since) * 1000000)::bigint, 'failed', h.failed, 'in_flight', h.in_flight,
+        'pace_ms', h.pace_ms, 'warned', h.warned,
+        'held_until_us', case when e.disabled_at is null and l.held_until > clock_timestamp()
+                              then (extract(epoch from l.held_until) * 1000000)::bigint end,
+        'held_reason', l.reason)
+      from postrider.endpoint e
+      join postrider.subscription s on s.id = e.subscription
+      join postrider.endpoint_health h on h.endpoint = e.id
+      left join postrider.key_limit l on l.queue = 'webhook' and l.key = postrider.endpoint_key(e.id)
+     where e.deleted_at is null and e.id > endpoints.after and e.id = coalesce(endpoints.id, e.id) and e.owner = coalesce(endpoints.owner, e.owner)
+     order by e.id limit endpoints.most;
+end $$;
 
 
 --
@@ -5216,6 +5640,20 @@ end $$;
 
 
 --
+-- Name: lock_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.lock_endpoint(id bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform from postrider.endpoint_health h where h.endpoint = lock_endpoint.id for no key update;
+    return found;
+end $$;
+
+
+--
 -- Name: lock_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5251,6 +5689,52 @@ begin
         perform pg_sleep(0.002);
     end loop;
     return got;
+end $$;
+
+
+--
+-- Name: make_deliveries(bigint, bigint[], text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid DEFAULT NULL::uuid) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+    made bigint[];
+begin
+    with placed as materialized (
+        select (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2) | k.class as id,
+               v.seq, v.owner, k.queue, k.priority, case when make_deliveries.trigger = 'test' then 1 else k.max_attempts end as max_attempts, k.class,
+               case when k.fair then postrider.share_of(v.owner) end as share,
+               case when s.order_by is not null and make_deliveries.trigger <> 'test' then postrider.event_key(s.name, v.subject) end as order_key,
+               case when s.order_by is not null and make_deliveries.trigger <> 'test'
+                    then postrider.order_rule(coalesce(s.order_policy, k.order_policy)) end as order_rule,
+               case when make_deliveries.trigger <> 'test' then s.limit_key end as limit_key
+          from (select x.seq, x.owner, x.subject from postrider.event x where x.seq = any (make_deliveries.seqs) order by x.seq offset 0) v
+         cross join postrider.endpoint e
+          join postrider.subscription s on s.id = e.subscription
+          join postrider.kind k on k.name = s.kind
+         where e.id = make_deliveries.endpoint and e.deleted_at is null
+    ), jobs as (
+        insert into postrider.job (class, id, kind, queue, priority, max_attempts, owner, event_seq, order_key, order_rule, limit_key, share, args)
+        select p.class, p.id, 'webhook.deliver', p.queue, p.priority, p.max_attempts, p.owner, p.seq, p.order_key, p.order_rule, p.limit_key,
+               p.share, json_strip_nulls(json_build_object('trigger', make_deliveries.trigger, 'endpoint', make_deliveries.endpoint,
+                                                           'as', make_deliveries.sent_as))
+          from placed p
+    ), now_ready as (
+        insert into postrider.ready (queue, priority, share, pos, id, flags, order_key)
+        select p.queue, p.priority, coalesce(p.share, 0), p.id, p.id,
+               case when p.limit_key is not null then 96 when p.order_key is not null then 32 else 0 end, p.order_key
+          from placed p
+    )
+    select array_agg(p.id order by p.id) into made from placed p;
+    if made is not null then
+        perform postrider.wake('postrider_job');
+    end if;
+    return coalesce(made, '{}');
 end $$;
 
 
@@ -5829,6 +6313,56 @@ end $$;
 
 
 --
+-- Name: note_attempt(postrider.delivery_attempt, bigint, boolean, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+    h postrider.endpoint_health;
+    of_type text;
+begin
+    -- a test is about itself alone
+    if a.endpoint is null or a.trigger = 'test' then
+        return;
+    end if;
+    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint for no key update;
+    if not found then
+        return;
+    end if;
+    if a.outcome in ('delivered', 'failed') or gone then
+        insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
+        values (a.endpoint, to_timestamp(floor(extract(epoch from now) / 300) * 300), (a.outcome = 'delivered')::int,
+                (a.outcome <> 'delivered')::int)
+        on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
+    end if;
+    if asked_ms > 0 then
+        perform postrider.cool_endpoint(a.endpoint, now + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
+    end if;
+    if given_up then
+        select e.type into of_type from postrider.event e where e.seq = postrider.event_seq(a.event);
+        -- else one that tells of itself would be told of for ever
+        if of_type not like 'postrider.%' then
+            perform postrider.tell_endpoint('postrider.delivery.exhausted', a.endpoint, json_build_object('endpoint', a.endpoint,
+                'delivery', a.id::text, 'event', a.event, 'type', of_type, 'attempts', a.attempt, 'reason', left(a.reason, 1000)));
+        end if;
+    end if;
+    if gone then
+        perform postrider.disable_endpoint(a.endpoint, a.reason);
+    elsif a.outcome = 'delivered' then
+        perform postrider.note_success(h);
+    elsif a.outcome = 'failed' then
+        perform postrider.note_failure(h);
+    end if;
+end $$;
+
+
+--
 -- Name: note_cancellation(bigint[], text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5884,6 +6418,72 @@ end $$;
 
 
 --
+-- Name: endpoint_health; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.endpoint_health (
+    endpoint bigint NOT NULL,
+    failing_since timestamp with time zone,
+    silent_since timestamp with time zone,
+    failed integer DEFAULT 0 NOT NULL,
+    warned smallint DEFAULT 0 NOT NULL,
+    in_flight smallint,
+    pace_ms bigint
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500');
+
+
+--
+-- Name: note_failure(postrider.endpoint_health); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_failure(h postrider.endpoint_health) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+    hour record;
+    share numeric;
+    step smallint;
+begin
+    h.silent_since := coalesce(h.silent_since, now);
+    h.failed := h.failed + 1;
+    if h.failing_since is null then
+        select sum(w.failed) as failed, sum(w.delivered + w.failed) as n into hour from postrider.endpoint_window w
+         where w.endpoint = h.endpoint and w.slot > now - interval '1 hour';
+        if hour.n >= 20 and hour.failed * 2 >= hour.n then
+            h.failing_since := now;
+            h.pace_ms := coalesce(h.pace_ms, postrider.endpoint_pace(h.endpoint));
+            perform postrider.tell_endpoint('postrider.endpoint.failing', h.endpoint, json_build_object('endpoint', h.endpoint,
+                'failed', hour.failed, 'of', hour.n, 'attempts', postrider.endpoint_evidence(h.endpoint)));
+        end if;
+    end if;
+    if h.failing_since is not null or h.in_flight is not null then
+        h.in_flight := 1;
+        -- later by a tenth at most: endpoints that failed together are not tried together for ever
+        perform postrider.cool_endpoint(h.endpoint, now + interval '5 minutes' * (1 + random() * 0.1), 'most attempts fail: it cools down');
+    end if;
+    share := least(extract(epoch from now - h.silent_since) / 432000, h.failed / 12.0);
+    step := case when share >= 1 then 100 when share >= 0.9 then 90 when share >= 0.75 then 75 when share >= 0.5 then 50 else 0 end;
+    if step between h.warned + 1 and 90 then
+        perform postrider.tell_endpoint('postrider.endpoint.warned', h.endpoint, json_build_object('endpoint', h.endpoint, 'percent', step,
+            'silent_since', h.silent_since, 'failed', h.failed, 'disabled_at', h.silent_since + interval '5 days'));
+    end if;
+    update postrider.endpoint_health x
+       set failing_since = h.failing_since, silent_since = h.silent_since, failed = h.failed, warned = greatest(h.warned, step),
+           in_flight = h.in_flight, pace_ms = h.pace_ms
+     where x.endpoint = h.endpoint;
+    perform postrider.apply_endpoint_limit(h.endpoint);
+    if step = 100 then
+        perform postrider.disable_endpoint(h.endpoint, format('nothing was delivered for five days, and %s attempts failed', h.failed));
+    end if;
+end $$;
+
+
+--
 -- Name: note_known(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5931,6 +6531,45 @@ begin
              where not exists (select from postrider.lease l where l.id = o.lease and o.id = any (l.open))
              limit 1000 for update skip locked));
     end if;
+end $$;
+
+
+--
+-- Name: note_success(postrider.endpoint_health); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_success(h postrider.endpoint_health) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+    hour record;
+    most smallint;
+begin
+    if h.silent_since is null and h.failing_since is null and h.in_flight is null and h.pace_ms is null then
+        return;
+    end if;
+    if h.failing_since is not null then
+        select sum(w.failed) as failed, sum(w.delivered + w.failed) as n into hour from postrider.endpoint_window w
+         where w.endpoint = h.endpoint and w.slot > clock_timestamp() - interval '1 hour';
+        if hour.failed * 4 < hour.n then
+            h.failing_since := null;
+        end if;
+    end if;
+    if h.failing_since is null then
+        select e.max_in_flight into most from postrider.endpoint e where e.id = h.endpoint;
+        h.in_flight := case when h.in_flight + 1 < most then h.in_flight + 1 end;
+        if h.in_flight is null and not exists (
+            select from postrider.parked p where p.queue = 'webhook' and p.key = 'limit:' || postrider.endpoint_key(h.endpoint)) then
+            h.pace_ms := null;
+        end if;
+    end if;
+    update postrider.endpoint_health x
+       set failing_since = h.failing_since, silent_since = null, failed = 0, warned = 0, in_flight = h.in_flight, pace_ms = h.pace_ms
+     where x.endpoint = h.endpoint;
+    perform postrider.apply_endpoint_limit(h.endpoint);
 end $$;
 
 
@@ -6213,6 +6852,20 @@ end $$;
 
 
 --
+-- Name: pause_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.pause_replay(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.delivery_replay r set state = 'paused' where r.id = pause_replay.id and r.state = 'running';
+    return found;
+end $$;
+
+
+--
 -- Name: pause_schedule(text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6245,6 +6898,79 @@ begin
     values (pin.class, pin.first, pin.by, pin.kind, pin.n, clock_timestamp() + pin.rest)
     on conflict on constraint pinned_pkey
     do update set by = excluded.by, kind = excluded.kind, n = excluded.n, look_at = excluded.look_at;
+end $$;
+
+
+--
+-- Name: delivery_replay; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.delivery_replay (
+    id bigint NOT NULL,
+    endpoint bigint NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone NOT NULL,
+    types text[],
+    predicate jsonpath,
+    per_second integer NOT NULL,
+    state text DEFAULT 'planned'::text NOT NULL,
+    planned bigint NOT NULL,
+    made bigint DEFAULT 0 NOT NULL,
+    after_seq bigint NOT NULL,
+    stepped_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT a_replay_that_is_done_has_an_end CHECK (((state = 'done'::text) = (ended_at IS NOT NULL))),
+    CONSTRAINT state_is_planned_running_paused_or_done CHECK ((state = ANY (ARRAY['planned'::text, 'running'::text, 'paused'::text, 'done'::text])))
+);
+
+
+--
+-- Name: plan_replay(bigint, timestamp with time zone, timestamp with time zone, text[], text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[] DEFAULT NULL::text[], predicate text DEFAULT NULL::text, per_second integer DEFAULT 10) RETURNS SETOF postrider.delivery_replay
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    r postrider.delivery_replay;
+    step record;
+    known interval := (select x.keep from postrider.retention x where x.what = 'standard');
+begin
+    if "from" is null or "to" is null or "from" >= "to" then
+        perform postrider.refuse('PR005', 'to', 'the end is not after the beginning', 'give a from and a later to');
+    elsif "from" < clock_timestamp() - known then
+        perform postrider.refuse('PR005', 'from', format('what was delivered is known for %s only', known),
+            'begin later, or deliver what is older by its deliveries');
+    elsif per_second is null or per_second not between 1 and 1000 then
+        perform postrider.refuse('PR005', 'per_second', format('%s is not 1 to 1000', per_second), 'leave it out for 10');
+    end if;
+    perform postrider.pattern_regex(t) from unnest(plan_replay.types) t;
+    if not exists (select from postrider.endpoint e where e.id = plan_replay.endpoint and e.deleted_at is null) then
+        return;
+    end if;
+    r.endpoint := plan_replay.endpoint;
+    r.from_at := "from";
+    r.to_at := least("to", clock_timestamp());
+    r.types := plan_replay.types;
+    r.predicate := postrider.check_predicate(plan_replay.predicate);
+    r.planned := 0;
+    -- an event may be numbered long before it is recorded
+    r.after_seq := coalesce((select max(x.epoch) << 46 from postrider.epoch x
+                              where x.unit = 'event' and x.started_at < "from" - interval '1 hour'), 0);
+    insert into postrider.delivery_replay (endpoint, from_at, to_at, types, predicate, per_second, planned, after_seq)
+    values (r.endpoint, r.from_at, r.to_at, r.types, r.predicate, plan_replay.per_second, 0, r.after_seq) returning * into r;
+    loop
+        select count(*) as looked, count(*) filter (where w.wanted) as wanted, max(w.seq) as last into step
+          from postrider.walk_replay(r, 10000) w;
+        r.planned := r.planned + step.wanted;
+        exit when step.looked < 10000;
+        r.after_seq := step.last;
+    end loop;
+    return query update postrider.delivery_replay x set planned = r.planned where x.id = r.id returning x.*;
 end $$;
 
 
@@ -6590,6 +7316,65 @@ end $$;
 
 
 --
+-- Name: put_endpoint(bigint, integer, json, bytea, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    types text[] := array(select json_array_elements_text(fields -> 'types'));
+    steps bigint[] := case when fields ->> 'steps_ms' is not null then array(select json_array_elements_text(fields -> 'steps_ms')::bigint) end;
+    of_subscription bigint;
+    whose text := coalesce(fields ->> 'owner', '');
+begin
+    perform postrider.check_endpoint(fields);
+    perform postrider.check_owner(whose);
+    if revision is not null then
+        if not postrider.lock_endpoint(id) then
+            return null;
+        end if;
+        select e.owner into whose from postrider.endpoint e where e.id = put_endpoint.id and e.revision = put_endpoint.revision;
+        if not found then
+            return null;
+        end if;
+    end if;
+    perform postrider.declare_endpoint_types();
+    of_subscription := postrider.put_subscription('webhook.endpoint-' || id, types, 'webhook.deliver', whose, 0, true, 'webhook', 0,
+        fields ->> 'predicate', fields ->> 'order_by', fields ->> 'order_policy');
+    update postrider.subscription s set limit_key = postrider.endpoint_key(id)
+     where s.id = of_subscription and s.limit_key is distinct from postrider.endpoint_key(id);
+    if found then
+        perform postrider.compile_routes(array[of_subscription], '{}');
+    end if;
+    -- whoever takes a name comes one after the other, as whoever declares
+    if exists (select from postrider.endpoint e
+                where e.owner = whose and e.name = fields ->> 'name' and e.deleted_at is null and e.id <> put_endpoint.id) then
+        perform postrider.refuse('PR006', 'name', format('%L is already the name of an endpoint of this owner', fields ->> 'name'),
+            'choose another name, or delete that endpoint');
+    end if;
+    insert into postrider.endpoint as e (id, subscription, name, owner, url, types, labels, max_in_flight, rate_starts, rate_per, format, schedule,
+                                         steps_ms, timeout_ms, max_attempts, on_4xx, answer_contains, headers, headers_key, header_names)
+    values (id, of_subscription, fields ->> 'name', whose, fields ->> 'url', types, fields -> 'labels',
+            (fields ->> 'max_in_flight')::smallint, (fields ->> 'rate_starts')::int,
+            (fields ->> 'rate_per_ms')::bigint * interval '1 millisecond', (fields ->> 'format')::smallint, fields ->> 'schedule', steps,
+            (fields ->> 'timeout_ms')::int, (fields ->> 'max_attempts')::smallint, fields ->> 'on_4xx', fields ->> 'answer_contains',
+            headers, headers_key, array(select json_array_elements_text(coalesce(fields -> 'header_names', '[]'))))
+    on conflict on constraint endpoint_pkey do update
+       set name = excluded.name, url = excluded.url, types = excluded.types, labels = excluded.labels,
+           max_in_flight = excluded.max_in_flight, rate_starts = excluded.rate_starts, rate_per = excluded.rate_per,
+           format = excluded.format, schedule = excluded.schedule, steps_ms = excluded.steps_ms, timeout_ms = excluded.timeout_ms,
+           max_attempts = excluded.max_attempts, on_4xx = excluded.on_4xx, answer_contains = excluded.answer_contains,
+           headers = excluded.headers, headers_key = excluded.headers_key, header_names = excluded.header_names, revision = e.revision + 1;
+    insert into postrider.endpoint_health (endpoint) values (id) on conflict do nothing;
+    perform postrider.apply_endpoint_limit(id);
+    return id;
+end $$;
+
+
+--
 -- Name: put_subscription(text, text[], text, text, bigint, boolean, text, bigint, text, text, text, boolean, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6890,6 +7675,69 @@ end $$;
 
 
 --
+-- Name: redeliver(bigint, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.redeliver(id bigint, as_new boolean DEFAULT false, OUT effect text, OUT delivery bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    j postrider.job;
+    of_endpoint bigint;
+begin
+    select * into j from postrider.job x where x.class = (redeliver.id & 3)::smallint and x.id = redeliver.id and x.kind = 'webhook.deliver';
+    of_endpoint := coalesce((j.args ->> 'endpoint')::bigint, (select e.id from postrider.endpoint e where e.subscription = j.subscription));
+    if j.id is null or not exists (select from postrider.endpoint e where e.id = of_endpoint and e.deleted_at is null) then
+        effect := case when j.id is null and postrider.gone_since(redeliver.id) is not null then 'gone' else 'unknown' end;
+    elsif as_new then
+        delivery := (postrider.make_deliveries(of_endpoint, array[j.event_seq], 'manual', gen_random_uuid()))[1];
+        effect := case when delivery is null then 'gone' else 'done' end;
+    else
+        select r.effect into effect from postrider.retry(array[redeliver.id]) r;
+        effect := case effect when 'already' then 'waits' else effect end;
+        if effect = 'done' then
+            delivery := redeliver.id;
+            update postrider.job x
+               set args = json_strip_nulls(json_build_object('trigger', 'manual', 'endpoint', j.args -> 'endpoint', 'as', j.args -> 'as'))
+             where x.class = j.class and x.id = j.id;
+        end if;
+    end if;
+end $$;
+
+
+--
+-- Name: redeliver_discarded(bigint, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.redeliver_discarded(endpoint bigint, after bigint, looked_at integer DEFAULT 2000, OUT n bigint, OUT upto bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    ids bigint[];
+    seen int;
+    filter json := (select json_build_object('subscription', s.name, 'kind', 'webhook.deliver', 'states', '["discarded"]'::json)
+                      from postrider.endpoint e join postrider.subscription s on s.id = e.subscription
+                     where e.id = redeliver_discarded.endpoint and e.deleted_at is null);
+begin
+    n := 0;
+    if filter is null then
+        return;
+    end if;
+    select array_agg(f.id) filter (where f.state is not null), max(f.id) filter (where f.state is null) into ids, upto
+      from postrider.find_jobs(filter, redeliver_discarded.after, 9223372036854775807, looked_at) f;
+    select count(*) into n from unnest(ids) i cross join lateral (select r.effect from postrider.redeliver(i) r offset 0) d where d.effect = 'done';
+end $$;
+
+
+--
 -- Name: refer_to(bigint, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -7124,6 +7972,16 @@ end $$;
 
 
 --
+-- Name: replays(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.replays(endpoint bigint) RETURNS SETOF postrider.delivery_replay
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select * from postrider.delivery_replay r where r.endpoint = replays.endpoint order by r.id desc limit 100 $$;
+
+
+--
 -- Name: requeue(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -7279,6 +8137,29 @@ begin
         update postrider.log_epoch l set done_at = coalesce(l.done_at, clock_timestamp()) where l.no = epoch.no;
     end if;
     return s;
+end $$;
+
+
+--
+-- Name: resume_endpoint(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.resume_endpoint(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not postrider.lock_endpoint(id)
+       or not exists (select from postrider.endpoint e where e.id = resume_endpoint.id and e.disabled_at is null) then
+        return false;
+    end if;
+    update postrider.endpoint_health h
+       set failing_since = null, silent_since = null, failed = 0, warned = 0, in_flight = null, pace_ms = null
+     where h.endpoint = resume_endpoint.id;
+    delete from postrider.endpoint_window w where w.endpoint = resume_endpoint.id;
+    perform postrider.apply_endpoint_limit(id);
+    perform postrider.hold('webhook', postrider.endpoint_key(id), null);
+    return true;
 end $$;
 
 
@@ -7656,6 +8537,39 @@ end $$;
 
 
 --
+-- Name: rotate_secret(bigint, uuid, text, bytea, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    now timestamptz := clock_timestamp();
+    valid int;
+begin
+    if overlap_ms is null or overlap_ms not between 0 and 604800000 then
+        perform postrider.refuse('PR005', 'overlap', format('%s ms is not 0 to 7 days', overlap_ms), 'leave it out for 24 hours');
+    elsif kind is null or kind not in ('v1', 'v1a') then
+        perform postrider.refuse('PR005', 'kind', format('%L is not a kind of secret', left(kind, 80)), 'use v1 or v1a');
+    elsif not postrider.lock_endpoint(endpoint) then
+        return false;
+    end if;
+    update postrider.endpoint_secret s set valid_until = greatest(now + overlap_ms * interval '1 millisecond', s.valid_from)
+     where s.endpoint = rotate_secret.endpoint and s.kind = rotate_secret.kind
+       and coalesce(s.valid_until, 'infinity') > now + overlap_ms * interval '1 millisecond';
+    select count(*) into valid from postrider.endpoint_secret s
+     where s.endpoint = rotate_secret.endpoint and s.kind = rotate_secret.kind and s.valid_until > now;
+    if valid >= 5 then
+        perform postrider.refuse('PR005', 'overlap', 'five older secrets are still valid', 'wait until one of them has ended, or use a shorter overlap');
+    end if;
+    insert into postrider.endpoint_secret (id, endpoint, kind, sealed, key_id, valid_from)
+    values (rotate_secret.id, rotate_secret.endpoint, rotate_secret.kind, rotate_secret.sealed, rotate_secret.key_id, now);
+    return true;
+end $$;
+
+
+--
 -- Name: row_fault(json, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8003,6 +8917,26 @@ begin
     end;
     return made;
 end $_$;
+
+
+--
+-- Name: send_test(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.send_test(endpoint bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    event uuid;
+begin
+    if not exists (select from postrider.endpoint e where e.id = send_test.endpoint and e.deleted_at is null) then
+        return null;
+    end if;
+    event := postrider.tell_endpoint('postrider.endpoint.test', endpoint,
+        json_build_object('endpoint', endpoint, 'test', true, 'message', 'a test that was asked for: nothing happened'));
+    return (postrider.make_deliveries(endpoint, array[postrider.event_seq(event)], 'test'))[1];
+end $$;
 
 
 --
@@ -8367,6 +9301,24 @@ end $$;
 
 
 --
+-- Name: start_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.start_replay(id bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    update postrider.delivery_replay r set state = 'running' where r.id = start_replay.id and r.state in ('planned', 'paused');
+    if not found then
+        return false;
+    end if;
+    perform postrider.drive_replay(id);
+    return true;
+end $$;
+
+
+--
 -- Name: start_schedules(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8424,6 +9376,54 @@ CREATE FUNCTION postrider.state_of(j postrider.job) RETURNS text
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     RETURN COALESCE((SELECT postrider.end_name(d.state) AS end_name FROM postrider.done d WHERE ((d.class = (state_of.j).class) AND (d.id = (state_of.j).id))), (SELECT 'running'::text FROM postrider.lease l WHERE ((state_of.j).id = ANY (l.open)) LIMIT 1), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.queue = (state_of.j).queue) AND (r.priority = (state_of.j).priority) AND (r.share = COALESCE(((state_of.j).share)::integer, 0)) AND (r.pos = (state_of.j).id) AND (r.id = (state_of.j).id))), (SELECT CASE WHEN (r.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.ready r WHERE ((r.id = (state_of.j).id) AND (r.pos <> r.id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.run_at = (state_of.j).run_at) AND (y.id = (state_of.j).id))), (SELECT CASE WHEN (y.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.later y WHERE ((y.id = (state_of.j).id) AND (y.why <> 0))), (SELECT CASE WHEN (p.attempt > 0) THEN 'retryable'::text ELSE 'pending'::text END AS "case" FROM postrider.parked p WHERE (p.id = (state_of.j).id)));
+
+
+--
+-- Name: step_replay(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.step_replay(id bigint) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+declare
+    r postrider.delivery_replay;
+    seqs bigint[];
+    looked int;
+    last bigint;
+    now timestamptz := clock_timestamp();
+begin
+    select * into r from postrider.delivery_replay x where x.id = step_replay.id for no key update;
+    if r.state is distinct from 'running' then
+        return coalesce(r.state, 'done');
+    elsif r.stepped_at > now - interval '900 milliseconds' then
+        -- somebody else drives it as well
+        return r.state;
+    end if;
+    if (select count(*) from (select from postrider.parked p where p.queue = 'webhook'
+                                 and p.key = 'limit:' || postrider.endpoint_key(r.endpoint) limit 1000) waiting) < 1000 then
+        select count(*), max(w.seq), array_agg(w.seq order by w.seq) filter (where w.wanted) into looked, last, seqs
+          from postrider.walk_replay(r, 5000) w;
+        if cardinality(seqs) > r.per_second then
+            last := seqs[r.per_second];
+            seqs := seqs[:r.per_second];
+            looked := 5000;
+        end if;
+        if seqs is not null then
+            perform postrider.make_deliveries(r.endpoint, seqs, 'replay');
+        end if;
+        if looked < 5000 then
+            r.state := 'done';
+        end if;
+    end if;
+    update postrider.delivery_replay x
+       set state = r.state, made = x.made + coalesce(cardinality(seqs), 0), after_seq = coalesce(last, x.after_seq), stepped_at = now,
+           ended_at = case when r.state = 'done' then now end
+     where x.id = r.id;
+    return r.state;
+end $$;
 
 
 --
@@ -8911,6 +9911,31 @@ end $$;
 
 
 --
+-- Name: tell_endpoint(text, bigint, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tell_endpoint(type text, id bigint, says json) RETURNS uuid
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    at timestamptz := clock_timestamp();
+    whose text := (select e.owner from postrider.endpoint e where e.id = tell_endpoint.id);
+    new_seq bigint;
+    new_id uuid;
+    tx xid8 := pg_current_xact_id();
+begin
+    -- after the transaction has its number, see postrider.event
+    new_seq := (pg_sequence_last_value('postrider.event_epoch'::regclass) << 46) | nextval('postrider.event_number'::regclass);
+    new_id := postrider.event_id(at, new_seq);
+    insert into postrider.event (xid, seq, id, recorded_at, occurred_at, type, owner, subject, data)
+    values (tx, new_seq, new_id, at, at, tell_endpoint.type, whose, 'endpoint/' || tell_endpoint.id, says);
+    perform postrider.wake('postrider_event');
+    return new_id;
+end $$;
+
+
+--
 -- Name: tell_matched(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9287,6 +10312,7 @@ begin
     perform postrider.forget_leftovers();
     perform postrider.forget_mismatches();
     perform postrider.join_cuts();
+    perform postrider.duties_of_components();
     return json_build_object('advanced', advanced, 'keys_forgotten', forgotten);
 end $$;
 
@@ -9483,6 +10509,36 @@ begin
         (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
             select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
         (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
+end $$;
+
+
+--
+-- Name: walk_replay(postrider.delivery_replay, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.walk_replay(r postrider.delivery_replay, most integer) RETURNS TABLE(seq bigint, wanted boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    select v.seq,
+           v.recorded_at >= r.from_at and v.recorded_at < r.to_at
+           and exists (
+                select from postrider.endpoint e join postrider.route o on o.subscription = e.subscription
+                 where e.id = r.endpoint and o.type = v.type and o.owner = any (array['', v.owner])
+                   and (o.predicate is null or jsonb_path_match(v.data::jsonb, o.predicate, p.vars, true)))
+           and (r.types is null or exists (select from unnest(r.types) t where v.type ~ postrider.pattern_regex(t)))
+           and (r.predicate is null or coalesce(jsonb_path_match(v.data::jsonb, r.predicate, p.vars, true), false))
+           and not exists (select from postrider.delivery_attempt a where a.endpoint = r.endpoint and a.event = v.id and a.outcome = 'delivered')
+      from (select * from postrider.event x where x.seq > r.after_seq order by x.seq limit most) v
+     cross join lateral (select jsonb_build_object('type', v.type, 'owner', v.owner, 'subject', v.subject) as vars) p
+     order by v.seq;
 end $$;
 
 
@@ -9994,6 +11050,62 @@ END;
 
 
 --
+-- Name: webhook_figures(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.webhook_figures() RETURNS TABLE(name text, unit text, attribute text, value bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select 'postrider.webhook.endpoints', '{endpoint}', s.state, count(e.id)
+      from (values ('enabled'), ('failing'), ('disabled')) s (state)
+      left join (
+        select x.id, case when x.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end as state
+          from postrider.endpoint x join postrider.endpoint_health h on h.endpoint = x.id where x.deleted_at is null) e on e.state = s.state
+     group by s.state
+    union all
+    select 'postrider.webhook.held', '{delivery}', '', count(*)
+      from (select from postrider.endpoint e
+             join postrider.parked p on p.queue = 'webhook' and p.key = 'limit:' || postrider.endpoint_key(e.id)
+            where e.disabled_at is not null and e.deleted_at is null limit 10000) h
+    union all
+    select 'postrider.webhook.attempts', '{attempt}', v.outcome, v.n
+      from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
+              from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
+     cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
+     order by 1, 3
+$$;
+
+
+--
+-- Name: who_would_get(text, text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.who_would_get(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, name text, url text, state text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
+        perform postrider.refuse_type(who_would_get.type);
+    end if;
+    perform postrider.check_owner(who_would_get.owner);
+    perform postrider.check_json('data', data);
+    return query
+    select e.id, e.name, e.url,
+           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
+      from postrider.route r
+      join postrider.endpoint e on e.subscription = r.subscription
+      join postrider.endpoint_health h on h.endpoint = e.id
+     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
+       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
+            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
+     order by e.id;
+end $$;
+
+
+--
 -- Name: without_held(text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -10059,37 +11171,17 @@ CREATE TABLE postrider.deleted (
 
 
 --
--- Name: delivery_attempt; Type: TABLE; Schema: postrider; Owner: -
+-- Name: delivery_replay_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.delivery_attempt (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    lease bigint NOT NULL,
-    attempt smallint NOT NULL,
-    endpoint bigint,
-    event uuid,
-    trigger text NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    ended_at timestamp with time zone,
-    outcome text,
-    reason text,
-    status smallint,
-    failure text,
-    excerpt text,
-    headers json,
-    request_sha256 bytea,
-    peer text,
-    dns_us bigint,
-    connect_us bigint,
-    tls_us bigint,
-    first_byte_us bigint,
-    total_us bigint,
-    CONSTRAINT an_attempt_has_an_outcome_once_it_ended CHECK (((ended_at IS NULL) = (outcome IS NULL))),
-    CONSTRAINT outcome_is_delivered_failed_postponed_or_discarded CHECK ((outcome = ANY (ARRAY['delivered'::text, 'failed'::text, 'postponed'::text, 'discarded'::text]))),
-    CONSTRAINT trigger_is_auto_manual_replay_test_probe_or_pull CHECK ((trigger = ANY (ARRAY['auto'::text, 'manual'::text, 'replay'::text, 'test'::text, 'probe'::text, 'pull'::text])))
-)
-PARTITION BY RANGE (class, id);
+ALTER TABLE postrider.delivery_replay ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME postrider.delivery_replay_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 
 --
@@ -10128,15 +11220,33 @@ CREATE TABLE postrider.endpoint (
     owner text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     url text NOT NULL,
     types text[] NOT NULL,
+    labels json DEFAULT '{}'::json NOT NULL,
+    max_in_flight smallint DEFAULT 5 NOT NULL,
+    rate_starts integer,
+    rate_per interval,
     format smallint DEFAULT 1 NOT NULL,
+    schedule text,
+    steps_ms bigint[],
     timeout_ms integer NOT NULL,
     max_attempts smallint NOT NULL,
+    on_4xx text DEFAULT 'retry'::text NOT NULL,
+    answer_contains text,
+    headers bytea,
+    headers_key text,
+    header_names text[] DEFAULT '{}'::text[] NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    enabled_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     disabled_at timestamp with time zone,
     disabled_reason text,
+    disabled_evidence json,
     deleted_at timestamp with time zone,
     CONSTRAINT a_disabled_endpoint_says_why CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL))),
+    CONSTRAINT a_rate_has_starts_and_a_period CHECK (((rate_starts IS NULL) = (rate_per IS NULL))),
+    CONSTRAINT headers_have_a_key CHECK (((headers IS NULL) = (headers_key IS NULL))),
     CONSTRAINT max_attempts_is_1_to_18 CHECK (((max_attempts >= 1) AND (max_attempts <= 18))),
+    CONSTRAINT max_in_flight_is_1_to_32 CHECK (((max_in_flight >= 1) AND (max_in_flight <= 32))),
+    CONSTRAINT on_4xx_is_retry_or_discard CHECK ((on_4xx = ANY (ARRAY['retry'::text, 'discard'::text]))),
     CONSTRAINT timeout_is_1_to_60_seconds CHECK (((timeout_ms >= 1000) AND (timeout_ms <= 60000)))
 );
 
@@ -10165,7 +11275,7 @@ CREATE TABLE postrider.endpoint_secret (
     key_id text NOT NULL,
     valid_from timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     valid_until timestamp with time zone,
-    CONSTRAINT a_secret_ends_after_it_begins CHECK ((valid_until > valid_from)),
+    CONSTRAINT a_secret_ends_after_it_begins CHECK ((valid_until >= valid_from)),
     CONSTRAINT kind_is_v1_or_v1a CHECK ((kind = ANY (ARRAY['v1'::text, 'v1a'::text])))
 );
 
@@ -10535,6 +11645,14 @@ ALTER TABLE ONLY postrider.delivery_attempt
 
 
 --
+-- Name: delivery_replay delivery_replay_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.delivery_replay
+    ADD CONSTRAINT delivery_replay_pkey PRIMARY KEY (id);
+
+
+--
 -- Name: discarded discarded_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10559,6 +11677,14 @@ ALTER TABLE ONLY postrider.duty
 
 
 --
+-- Name: endpoint_health endpoint_health_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint_health
+    ADD CONSTRAINT endpoint_health_pkey PRIMARY KEY (endpoint);
+
+
+--
 -- Name: endpoint endpoint_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10572,6 +11698,14 @@ ALTER TABLE ONLY postrider.endpoint
 
 ALTER TABLE ONLY postrider.endpoint_secret
     ADD CONSTRAINT endpoint_secret_pkey PRIMARY KEY (id);
+
+
+--
+-- Name: endpoint_window endpoint_window_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint_window
+    ADD CONSTRAINT endpoint_window_pkey PRIMARY KEY (endpoint, slot);
 
 
 --
@@ -10917,10 +12051,45 @@ CREATE INDEX cancellation_of_job ON postrider.cancellation USING btree (id);
 
 
 --
+-- Name: delivered_event; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX delivered_event ON ONLY postrider.delivery_attempt USING btree (endpoint, event) WHERE (outcome = 'delivered'::text);
+
+
+--
+-- Name: delivery_attempt_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX delivery_attempt_of_endpoint ON ONLY postrider.delivery_attempt USING btree (endpoint, started_at);
+
+
+--
 -- Name: delivery_attempt_recent; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING btree (started_at);
+
+
+--
+-- Name: endpoint_disabled; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX endpoint_disabled ON postrider.endpoint USING btree (id) WHERE ((disabled_at IS NOT NULL) AND (deleted_at IS NULL));
+
+
+--
+-- Name: endpoint_secret_over; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX endpoint_secret_over ON postrider.endpoint_secret USING btree (valid_until) WHERE (valid_until IS NOT NULL);
+
+
+--
+-- Name: endpoint_window_over; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX endpoint_window_over ON postrider.endpoint_window USING btree (slot);
 
 
 --
@@ -11149,6 +12318,14 @@ ALTER TABLE ONLY postrider.cut
 
 
 --
+-- Name: endpoint_health endpoint_health_endpoint_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.endpoint_health
+    ADD CONSTRAINT endpoint_health_endpoint_fkey FOREIGN KEY (endpoint) REFERENCES postrider.endpoint(id) ON DELETE CASCADE;
+
+
+--
 -- Name: endpoint_secret endpoint_secret_endpoint_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11232,6 +12409,13 @@ REVOKE ALL ON FUNCTION postrider.alerts() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION alerts_of_components(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.alerts_of_components() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION alerts_of_jobs(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11264,6 +12448,13 @@ REVOKE ALL ON FUNCTION postrider.alerts_of_server(long interval) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.append_cut(last postrider.cut, new postrider.cut, s postrider.slice, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION apply_endpoint_limit(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.apply_endpoint_limit(id bigint) FROM PUBLIC;
 
 
 --
@@ -11348,6 +12539,13 @@ REVOKE ALL ON FUNCTION postrider.check_cron(cron text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.check_cron_field(field text, word text, col integer, lowest integer, highest integer, names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION check_endpoint(fields json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_endpoint(fields json) FROM PUBLIC;
 
 
 --
@@ -11540,6 +12738,13 @@ REVOKE ALL ON FUNCTION postrider.compile_schema(root jsonb, schema jsonb, at tex
 
 
 --
+-- Name: FUNCTION cool_endpoint(id bigint, until timestamp with time zone, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cool_endpoint(id bigint, until timestamp with time zone, reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION count_jobs(most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11565,6 +12770,13 @@ REVOKE ALL ON FUNCTION postrider.declaration_wins(what text, name text, mine big
 --
 
 REVOKE ALL ON FUNCTION postrider.declare(declarations json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION declare_endpoint_types(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.declare_endpoint_types() FROM PUBLIC;
 
 
 --
@@ -11600,6 +12812,27 @@ REVOKE ALL ON FUNCTION postrider.declare_versions(type text, versions json, app 
 --
 
 REVOKE ALL ON FUNCTION postrider.delete(ids bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION disable_endpoint(id bigint, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.disable_endpoint(id bigint, reason text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION drive_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drive_replay(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION drop_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.drop_endpoint(id bigint) FROM PUBLIC;
 
 
 --
@@ -11645,6 +12878,13 @@ REVOKE ALL ON FUNCTION postrider.due_elsewhere() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION duties_of_components(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.duties_of_components() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION duty_failed(duty text, error text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11652,10 +12892,45 @@ REVOKE ALL ON FUNCTION postrider.duty_failed(duty text, error text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION enable_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.enable_endpoint(id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION end_name(state smallint); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoint_evidence(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoint_evidence(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoint_key(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoint_key(endpoint bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoint_pace(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoint_pace(id bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoints(id bigint, owner text, after bigint, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoints(id bigint, owner text, after bigint, most integer) FROM PUBLIC;
 
 
 --
@@ -12114,10 +13389,24 @@ REVOKE ALL ON FUNCTION postrider.lock_declarations() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION lock_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.lock_endpoint(id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION lock_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid) FROM PUBLIC;
 
 
 --
@@ -12219,6 +13508,13 @@ REVOKE ALL ON FUNCTION postrider.normal_error(error text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_cancellation(ids bigint[], reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12240,6 +13536,13 @@ REVOKE ALL ON FUNCTION postrider.note_failed() FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION note_failure(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_failure(h postrider.endpoint_health) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_known(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12251,6 +13554,13 @@ REVOKE ALL ON FUNCTION postrider.note_known() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION note_success(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_success(h postrider.endpoint_health) FROM PUBLIC;
 
 
 --
@@ -12324,6 +13634,13 @@ REVOKE ALL ON FUNCTION postrider.pause_outbound(reason text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION pause_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.pause_replay(id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION pause_schedule(name text, paused boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12335,6 +13652,13 @@ REVOKE ALL ON FUNCTION postrider.pause_schedule(name text, paused boolean) FROM 
 --
 
 REVOKE ALL ON FUNCTION postrider.pin(class smallint, first bigint, by text, kind text, n bigint, rest interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[], predicate text, per_second integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.plan_replay(endpoint bigint, "from" timestamp with time zone, "to" timestamp with time zone, types text[], predicate text, per_second integer) FROM PUBLIC;
 
 
 --
@@ -12415,6 +13739,13 @@ REVOKE ALL ON FUNCTION postrider.put_back_each(lease_id bigint, lost boolean, is
 
 
 --
+-- Name: FUNCTION put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_endpoint(id bigint, revision integer, fields json, headers bytea, headers_key text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION put_subscription(name text, types text[], kind text, owner text, delay_ms bigint, outward boolean, declared_by text, generation bigint, predicate text, order_by text, order_policy text, coalescing boolean, start text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12447,6 +13778,20 @@ REVOKE ALL ON FUNCTION postrider.record_many(events json) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.record_rows(types text[], subjects text[], owners text[], data json[], keys json[], wake boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION redeliver(id bigint, as_new boolean, OUT effect text, OUT delivery bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.redeliver(id bigint, as_new boolean, OUT effect text, OUT delivery bigint) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION redeliver_discarded(endpoint bigint, after bigint, looked_at integer, OUT n bigint, OUT upto bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.redeliver_discarded(endpoint bigint, after bigint, looked_at integer, OUT n bigint, OUT upto bigint) FROM PUBLIC;
 
 
 --
@@ -12499,6 +13844,13 @@ REVOKE ALL ON FUNCTION postrider.replace_waiting(id bigint, args json, run_at ti
 
 
 --
+-- Name: FUNCTION replays(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.replays(endpoint bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION requeue(event uuid, subscription text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12524,6 +13876,13 @@ REVOKE ALL ON FUNCTION postrider.resolve(xid text, event_id uuid, job_id bigint,
 --
 
 REVOKE ALL ON FUNCTION postrider.rest_of_rebase(epoch postrider.log_epoch, most integer, now pg_snapshot) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION resume_endpoint(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.resume_endpoint(id bigint) FROM PUBLIC;
 
 
 --
@@ -12583,6 +13942,13 @@ REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT fre
 
 
 --
+-- Name: FUNCTION rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.rotate_secret(endpoint bigint, id uuid, kind text, sealed bytea, key_id text, overlap_ms bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION row_fault(data json, key json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12636,6 +14002,13 @@ REVOKE ALL ON FUNCTION postrider.schema_narrowed(old jsonb, new jsonb, at text) 
 --
 
 REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION send_test(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.send_test(endpoint bigint) FROM PUBLIC;
 
 
 --
@@ -12702,6 +14075,13 @@ REVOKE ALL ON FUNCTION postrider.start_rebase(last postrider.cut, epoch postride
 
 
 --
+-- Name: FUNCTION start_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.start_replay(id bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION start_schedules(names text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12713,6 +14093,13 @@ REVOKE ALL ON FUNCTION postrider.start_schedules(names text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.state_of(j postrider.job) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION step_replay(id bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.step_replay(id bigint) FROM PUBLIC;
 
 
 --
@@ -12804,6 +14191,13 @@ REVOKE ALL ON FUNCTION postrider.take_unique(hash bytea, mode smallint, id bigin
 --
 
 REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tell_endpoint(type text, id bigint, says json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tell_endpoint(type text, id bigint, says json) FROM PUBLIC;
 
 
 --
@@ -12902,6 +14296,13 @@ REVOKE ALL ON FUNCTION postrider.walk(b postrider.subscription_start, most integ
 --
 
 REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION walk_replay(r postrider.delivery_replay, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.walk_replay(r postrider.delivery_replay, most integer) FROM PUBLIC;
 
 
 --
@@ -13014,6 +14415,20 @@ REVOKE ALL ON FUNCTION postrider.watch_writes(child text, class smallint, first 
 --
 
 REVOKE ALL ON FUNCTION postrider.watches() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION webhook_figures(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.webhook_figures() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION who_would_get(type text, subject text, data json, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.who_would_get(type text, subject text, data json, owner text) FROM PUBLIC;
 
 
 --
