@@ -119,7 +119,8 @@ end $$;
 create function postrider.is_relayed(seq bigint, xid xid8) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp
 return (
-    select case when is_relayed.seq <= l.floor_seq
+    select not exists (select from postrider.backlog b where b.over_at is null and is_relayed.xid = any (b.xids) and is_relayed.seq > b.after)
+       and case when is_relayed.seq <= l.floor_seq
                 then (l.done_at is not null or not exists (select from postrider.rebased r where r.seq = is_relayed.seq and r.cut is null))
                      and not is_relayed.xid = any (l.late)
                 else pg_visible_in_snapshot(is_relayed.xid, coalesce(c.lo, c.hi))
@@ -144,12 +145,12 @@ declare
     middle bigint;
 begin
     told := row ('unknown', '{}', '{}');
-    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
     if not found then
         return told;
     end if;
     told.state := 'waiting';
-    if not postrider.is_relayed(v.seq, v.xid) then
+    if not postrider.is_relayed(v.seq, v.xid) or postrider.is_owed(v.seq, v.xid, v.type, v.owner) then
         return told;
     end if;
     told.state := 'done';
@@ -169,14 +170,21 @@ begin
         end if;
     end loop;
     select * into c from postrider.cut x
-     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq),
+                           (select y.no from postrider.backlog b join postrider.cut y on y.backlog = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                             where b.epoch = c.epoch and v.xid = any (b.xids) order by y.part_upto limit 1),
+                           low);
     if c.elsewhere then
         told.state := 'elsewhere';
         return told;
     end if;
     select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
       from (select c.first_job as first, c.last_job as last
-            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
+            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made'
+            -- of those that kept an order behind a huge transaction
+            union select y.first_job, y.last_job from postrider.subscription_start b
+                    join postrider.cut y on y.start = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                   where b.subscription is null) x
      cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
       join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
     return told;
@@ -185,7 +193,7 @@ end $$;
 -- The events that a row of cut stands for, as its window has them, and what they say; `before` is the row before it.
 create function postrider.events_of_cut(c postrider.cut, before postrider.cut, out n bigint, out digest bytea)
 language plpgsql stable set search_path = pg_catalog, pg_temp
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
     floor bigint := (select l.floor_seq from postrider.log_epoch l where l.no = c.epoch);
@@ -196,23 +204,31 @@ declare
     r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
     r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
 begin
-    select count(*), sha256(string_agg(
-               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+    select count(*), sha256(string_agg(postrider.event_digest(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause),
+               null order by e.seq))
       into n, digest
       from (
+        -- by the transactions first: a span of numbers can be the whole log
+        select v.* from postrider.backlog b cross join unnest(b.xids) x (xid) cross join lateral (
+                select e.* from postrider.event e where e.xid = x.xid and e.seq > c.part_after and e.seq <= c.part_upto offset 0) v
+         where b.id = c.backlog
+        union all
         select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
-         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+         where c.backlog is null and c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
         union all
-        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
-         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select e.* from postrider.event e where e.xid = open and e.seq > after and e.seq <= upto offset 0) v
+         where c.backlog is null and (c.apart is null or open <> all (c.apart)) and c.last_seq > floor and pg_visible_in_snapshot(open, c.hi)
+        union all
+        select v.* from postrider.xid_gaps(pg_snapshot_xmax(lo), pg_snapshot_xmax(c.hi), c.apart) g cross join lateral (
+                select e.* from postrider.event e
+                 where e.xid > g.above and e.xid < g.below and pg_visible_in_snapshot(e.xid, c.hi) and e.seq + 0 > floor and e.seq + 0 <= roof offset 0) v
+         where c.backlog is null and c.last_seq > floor and not sliced
         union all
         select v.* from postrider.event v
-         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
-           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
-        union all
-        select v.* from postrider.event v
-         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+         where c.backlog is null and (c.apart is null or v.xid <> all (c.apart)) and c.last_seq > floor and sliced
+           and v.seq >= r_first and v.seq <= r_last
            and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
            and pg_visible_in_snapshot(v.xid, c.hi)) e
       left join postrider.erased x on x.seq = e.seq
@@ -277,7 +293,7 @@ begin
             before := c;
             continue;
         end if;
-        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, coalesce(c.part_upto, c.last_seq) >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
             v.unchecked_events := v.unchecked_events + c.n;
         elsif c.n > 0 then
             select * into e from postrider.events_of_cut(c, before) x;
@@ -365,9 +381,10 @@ begin
           from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
                   from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
                           from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
-                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, apart, backlog, start,
+                               part_after, part_upto, o)) u) r
           join postrider.log_epoch l on l.no = r.epoch
-         where r.last_seq > l.floor_seq and r.n > 0
+         where r.last_seq > l.floor_seq and r.n > 0 and r.backlog is null and r.apart is null
          group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
          order by 1
     loop
@@ -422,6 +439,14 @@ begin
            l.no, postrider.said(l.started_at), l.note, (select count(*) from postrider.rebased r where r.epoch = l.no)),
            'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
       from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
+    return query
+    select 'backlog', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+           format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
+                  b.events, coalesce('; these wait for it, since they keep an order: ' || (
+                      select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
+                        join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
+           'nothing is needed: everybody else''s events come by turns with it'
+      from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
     return query
     select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
            format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),

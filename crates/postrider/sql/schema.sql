@@ -441,14 +441,12 @@ begin
     select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
            format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
            'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x
-             where x.key = 'strict:' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.queue;
+      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
     return query
     select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
            format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
            'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x
-             where x.key >= 'kind:' and x.key < 'kind;' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.key;
+      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
     return query
     select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
            format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
@@ -533,6 +531,14 @@ begin
            'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
       from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
     return query
+    select 'backlog', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+           format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
+                  b.events, coalesce('; these wait for it, since they keep an order: ' || (
+                      select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
+                        join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
+           'nothing is needed: everybody else''s events come by turns with it'
+      from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
+    return query
     select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
            format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
            'postrider.resume_outbound() lets it go on'
@@ -608,6 +614,11 @@ CREATE TABLE postrider.cut (
     digest bytea,
     joined bytea,
     hash bytea NOT NULL,
+    apart xid8[],
+    backlog bigint,
+    start bigint,
+    part_after bigint,
+    part_upto bigint,
     CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
 );
 
@@ -662,30 +673,42 @@ begin
         new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
     end if;
     new.last_job := postrider.job_position() | 3;
-    new.more := false;
-    if how.below then
+    if new.backlog is not null then
+        -- the position stays
+        new.part_upto := s.seqs[n];
+        update postrider.backlog b
+           set after = coalesce(new.part_upto, b.after), events = b.events + n, over_at = case when not over then clock_timestamp() end
+         where b.id = new.backlog;
+    elsif how.below then
         new.lo := null;
+        new.more := false;
         update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
     elsif not over then
         new.lo := null;
+        new.r_first := null;
+        new.r_last := null;
+        new.more := false;
     else
         new.more := true;
         new.r_first := last.r_first;
         new.r_last := last.r_last;
         if not last.more then
-            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
-               and pg_visible_in_snapshot(xid, new.hi);
+            select min(v.first), max(v.last) into new.r_first, new.r_last
+              from postrider.xid_gaps(pg_snapshot_xmax(new.lo), pg_snapshot_xmax(new.hi), new.apart) g
+             cross join lateral (
+                -- not along the numbers: the first of them may be far
+                select min(seq + 0) as first, max(seq + 0) as last from postrider.event
+                 where xid > g.above and xid < g.below and seq > new.last_seq and pg_visible_in_snapshot(xid, new.hi)) v;
         end if;
     end if;
     new.n := n;
     new.first_seq := s.seqs[1];
-    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    if new.backlog is null then
+        new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    end if;
     new.events_total := last.events_total + n;
     new.jobs_total := last.jobs_total + new.jobs;
-    if n > 0 then
-        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
-    end if;
+    new.digest := case when n > 0 then (select sha256(string_agg(d, null)) from unnest(s.digests) d) end;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
     insert into postrider.cut select new.*;
     if new.jobs > 0 and not how.elsewhere then
@@ -774,16 +797,6 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
 
 
 --
--- Name: asked_tags(json); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.asked_tags(filter json) RETURNS text[]
-    LANGUAGE sql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN ARRAY(SELECT json_array_elements_text(COALESCE((filter -> 'tags'::text), '[]'::json)) AS json_array_elements_text);
-
-
---
 -- Name: await_fanout(uuid); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -803,12 +816,12 @@ declare
     middle bigint;
 begin
     told := row ('unknown', '{}', '{}');
-    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
     if not found then
         return told;
     end if;
     told.state := 'waiting';
-    if not postrider.is_relayed(v.seq, v.xid) then
+    if not postrider.is_relayed(v.seq, v.xid) or postrider.is_owed(v.seq, v.xid, v.type, v.owner) then
         return told;
     end if;
     told.state := 'done';
@@ -828,14 +841,21 @@ begin
         end if;
     end loop;
     select * into c from postrider.cut x
-     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq),
+                           (select y.no from postrider.backlog b join postrider.cut y on y.backlog = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                             where b.epoch = c.epoch and v.xid = any (b.xids) order by y.part_upto limit 1),
+                           low);
     if c.elsewhere then
         told.state := 'elsewhere';
         return told;
     end if;
     select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
       from (select c.first_job as first, c.last_job as last
-            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
+            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made'
+            -- of those that kept an order behind a huge transaction
+            union select y.first_job, y.last_job from postrider.subscription_start b
+                    join postrider.cut y on y.start = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                   where b.subscription is null) x
      cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
       join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
     return told;
@@ -1514,23 +1534,6 @@ end $$;
 
 
 --
--- Name: check_tags(text[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.check_tags(tags text[]) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    if cardinality(tags) > 10 then
-        perform postrider.refuse('PR005', 'tags', format('%s are too many', cardinality(tags)), 'use 10 tags at most');
-    elsif exists (select from unnest(tags) t where t is null or octet_length(t) not between 1 and 100 or t ~ '[\u0001-\u001f\u007f-\u009f]') then
-        perform postrider.refuse('PR005', 'tags', 'a tag is 1 to 100 bytes of text without control characters', 'use shorter ones');
-    end if;
-end $$;
-
-
---
 -- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1684,10 +1687,10 @@ end $$;
 
 
 --
--- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0, turned bigint[] DEFAULT NULL::bigint[]) RETURNS SETOF postrider.claimed
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0) RETURNS SETOF postrider.claimed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1708,16 +1711,12 @@ begin
     if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
         claim.kinds := postrider.without_held(claim.kinds);
     end if;
-    if exists (
-        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
-         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
-                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
-            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
-                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
+    if exists (select from postrider.ready r
+                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
+       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,
-               claim.turned) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
         claim.most := 0;
     end if;
     return query
@@ -1816,10 +1815,10 @@ end $$;
 
 
 --
--- Name: clear_ready(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: clear_ready(text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) RETURNS void
+CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1830,17 +1829,17 @@ CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integ
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l record;
+    l postrider.lane;
     lowest bigint;
     highest bigint;
 begin
-    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
     with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
              where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
                and x.id >= greatest(l.low_ready, l.cleared)
-             order by x.id limit clear_ready.most for update skip locked))
+             order by x.id limit 1000 for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -1850,7 +1849,7 @@ begin
     )
     select min(w.id), max(w.id) into lowest, highest from waiting w;
     update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
-     where x.ctid = l.place and highest is not null;
+     where x.queue = lane_queue and x.key = lane_key and highest is not null;
 end $$;
 
 
@@ -2150,7 +2149,7 @@ end $$;
 CREATE FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text)), 'UTF8'::name));
+    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text), ('apart '::text || ((c).apart)::text), ('backlog '::text || (c).backlog), ('start '::text || (c).start), (c).part_after, (c).part_upto), 'UTF8'::name));
 
 
 --
@@ -2529,7 +2528,6 @@ begin
         end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
-        delete from postrider.tag t where t.class = j.class and t.id = x;
         delete from postrider.cancellation c where c.id = x;
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
@@ -2629,6 +2627,7 @@ begin
     end if;
     update postrider.subscription_start b set over_at = clock_timestamp()
      where b.subscription = drop_subscription.id and b.over_at is null;
+    delete from postrider.held h where h.subscription = drop_subscription.id;
     delete from postrider.route r where r.subscription = drop_subscription.id;
     return true;
 end $$;
@@ -2721,10 +2720,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text, tags text[] DEFAULT NULL::text[]) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2747,16 +2746,10 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
-    if tags is not null then
-        perform postrider.check_tags(tags);
-    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
-        if fresh and tags is not null then
-            perform postrider.put_tags(k.class, id, tags);
-        end if;
         return next;
         return;
     end if;
@@ -2774,9 +2767,6 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
-    if tags is not null then
-        perform postrider.put_tags(k.class, id, tags);
-    end if;
     return next;
 end $$;
 
@@ -2814,7 +2804,7 @@ CREATE TABLE postrider.kind (
 -- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2854,10 +2844,8 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        until := case mode when 4 then clock_timestamp() + unique_for end;
-        id := postrider.take_unique(hash, mode, new_id, until);
+        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
         if id <> new_id then
-            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -2891,7 +2879,7 @@ end $$;
 -- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2909,18 +2897,17 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
-                                                  tags json)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -2962,7 +2949,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false, null::timestamptz from unnest(ids) i;
+    return query select i, true, false from unnest(ids) i;
 end $$;
 
 
@@ -2970,7 +2957,7 @@ end $$;
 -- Name: enqueue_many_alike(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
+CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2982,14 +2969,12 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
-    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
     firsts int[] := '{}';
     last bytea;
     last_at int;
-    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -3037,19 +3022,39 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
-        tags := postrider.tags_of(x.job);
-        if made.fresh and tags is not null then
-            perform postrider.put_tags(k.class, made.id, tags);
-        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
-        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
+
+
+--
+-- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.log_epoch (
+    no integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    floor_seq bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    note text NOT NULL,
+    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
+    done_at timestamp with time zone
+);
+
+
+--
+-- Name: epoch_end(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.epoch_end(epoch integer) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN (EXISTS (SELECT FROM postrider.log_epoch l WHERE (l.no = (epoch_end.epoch + 1)))) THEN COALESCE((SELECT GREATEST(max(c.last_seq), max(c.part_upto) FILTER (WHERE (c.backlog IS NOT NULL))) AS "greatest" FROM postrider.cut c WHERE (c.epoch = epoch_end.epoch)), (0)::bigint) ELSE '9223372036854775807'::bigint END;
 
 
 --
@@ -3081,6 +3086,16 @@ begin
     update postrider.event e set data = '{}' where e.seq = v.seq;
     return true;
 end $$;
+
+
+--
+-- Name: event_digest(bytea, uuid, timestamp with time zone, text, text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN (((data_sha256 || uuid_send(id)) || timestamptz_send(occurred_at)) || convert_to(concat_ws('
+'::text, type, owner, subject, cause, ''), 'UTF8'::name));
 
 
 --
@@ -3131,7 +3146,7 @@ begin
         return 'events that were set aside for subscription ' || left(subs, 200);
     end if;
     select string_agg(x.name, ', ' order by x.name) into subs
-      from postrider.subscription_start b join postrider.subscription x on x.id = b.subscription
+      from postrider.subscription_start b join postrider.subscription x on x.id = any (postrider.walkers(b))
      where b.over_at is null and b.after < (event_pinned_by.epoch + 1) << 46;
     if subs is not null then
         return 'events that are to be walked for the new subscription ' || left(subs, 200);
@@ -3172,6 +3187,8 @@ CREATE FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, O
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
@@ -3183,23 +3200,31 @@ declare
     r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
     r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
 begin
-    select count(*), sha256(string_agg(
-               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+    select count(*), sha256(string_agg(postrider.event_digest(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause),
+               null order by e.seq))
       into n, digest
       from (
+        -- by the transactions first: a span of numbers can be the whole log
+        select v.* from postrider.backlog b cross join unnest(b.xids) x (xid) cross join lateral (
+                select e.* from postrider.event e where e.xid = x.xid and e.seq > c.part_after and e.seq <= c.part_upto offset 0) v
+         where b.id = c.backlog
+        union all
         select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
-         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+         where c.backlog is null and c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
         union all
-        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
-         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select e.* from postrider.event e where e.xid = open and e.seq > after and e.seq <= upto offset 0) v
+         where c.backlog is null and (c.apart is null or open <> all (c.apart)) and c.last_seq > floor and pg_visible_in_snapshot(open, c.hi)
+        union all
+        select v.* from postrider.xid_gaps(pg_snapshot_xmax(lo), pg_snapshot_xmax(c.hi), c.apart) g cross join lateral (
+                select e.* from postrider.event e
+                 where e.xid > g.above and e.xid < g.below and pg_visible_in_snapshot(e.xid, c.hi) and e.seq + 0 > floor and e.seq + 0 <= roof offset 0) v
+         where c.backlog is null and c.last_seq > floor and not sliced
         union all
         select v.* from postrider.event v
-         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
-           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
-        union all
-        select v.* from postrider.event v
-         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+         where c.backlog is null and (c.apart is null or v.xid <> all (c.apart)) and c.last_seq > floor and sliced
+           and v.seq >= r_first and v.seq <= r_last
            and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
            and pg_visible_in_snapshot(v.xid, c.hi)) e
       left join postrider.erased x on x.seq = e.seq
@@ -3406,8 +3431,6 @@ CREATE TABLE postrider.lane (
     window_at timestamp with time zone,
     used integer DEFAULT 0 NOT NULL,
     due_at timestamp with time zone,
-    changes smallint DEFAULT 0 NOT NULL,
-    gen integer DEFAULT 0 NOT NULL,
     CONSTRAINT a_line_has_a_head CHECK (((line IS NULL) OR (holder IS NOT NULL))),
     CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
 )
@@ -3469,8 +3492,7 @@ CREATE TABLE postrider.ready (
     attempt smallint DEFAULT 0 NOT NULL,
     losses smallint DEFAULT 0 NOT NULL,
     flags smallint DEFAULT 0 NOT NULL,
-    order_key text,
-    again_at timestamp with time zone
+    order_key text
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
 
@@ -3490,7 +3512,6 @@ declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
     ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
-    others bigint;
     workers bigint;
     running bigint;
 begin
@@ -3503,21 +3524,12 @@ begin
     elsif r.flags & 16 <> 0 and ahead is not null then
         return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
-    -- the shares of its priority are served in turn: what waits in another one is not before it
     select count(*) into before from (
-        select from (select from postrider.ready x where x.queue = r.queue and x.priority < r.priority limit 10000) p
-        union all
-        select from (select from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = r.share and x.pos < r.pos
-                      limit 10000) s limit 10000) b;
-    select count(*) into others from generate_series(0, 63) s (share)
-     where s.share <> r.share
-       and (select true from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = s.share limit 1);
+        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
     select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
     select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in %squeue %s%s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end,
-        case when others > 0 then 'its share of ' else '' end, r.queue,
-        case when others > 0 then format(', which takes turns with %s other%s', others, case when others > 1 then 's' end) end, running,
+    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
 
@@ -3699,8 +3711,8 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
-    tags text[] := postrider.asked_tags(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -3710,7 +3722,9 @@ begin
          order by q.id limit find_jobs.looked_at
     loop
         last := j.id;
-        continue when not postrider.fits(j, filter, subscription, tags);
+        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -3746,11 +3760,10 @@ begin
     if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
-    -- the lock before the look: the next statement's snapshot sees what the last holder left. Here and below the worker is asked for in
-    -- a way that has no index: by its own one, all that it ever held might be walked
+    -- the lock before the look: the next statement's snapshot sees what the last holder left
     select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
         select l.special, l.flags from postrider.lease l
-         where l.id = any (finish.leases) and (l.worker = finish.worker) is true order by l.id for no key update) h;
+         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
@@ -3770,10 +3783,10 @@ begin
         select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
                unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
                unnest(l.order_keys) as order_key
-          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
     ), open as materialized (
         select l.id as lease, unnest(l.open) as id
-          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
+          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
     ), live as materialized (
         select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
@@ -3921,27 +3934,6 @@ begin
             return new_id;
         end if;
     end loop;
-end $$;
-
-
---
--- Name: fits(postrider.job, json, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-    return (j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.order_key is distinct from coalesce(filter ->> 'order_key', j.order_key)
-            or j.limit_key is distinct from coalesce(filter ->> 'limit_key', j.limit_key)
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or j.subscription is distinct from coalesce(subscription, j.subscription)
-            or tags <> '{}' and exists (
-                select from unnest(tags) a
-                 where not exists (select from postrider.tag t where t.class = j.class and t.id = j.id and t.tag = a))
-            or not j.args::jsonb @> nullif((filter -> 'args')::jsonb, 'null')) is not true;
 end $$;
 
 
@@ -4094,35 +4086,6 @@ end $$;
 
 
 --
--- Name: glance(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.glance() RETURNS TABLE(events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-begin
-    return query
-    select c.events_total::text, c.jobs_total::text,
-           (select count(*) from (select from postrider.ready limit 10000) x)::text,
-           (select count(*) from (select from postrider.later limit 10000) x)::text,
-           -- of what was moved there, which has an index
-           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
-           (select count(*) from (select from postrider.parked limit 10000) x)::text,
-           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
-           (select count(*) from postrider.worker)::text,
-           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
-      from (select * from postrider.cut order by no desc limit 1) c;
-end $$;
-
-
---
 -- Name: job_number; Type: SEQUENCE; Schema: postrider; Owner: -
 --
 
@@ -4244,6 +4207,7 @@ declare
     looked int;
     over boolean;
     taken boolean;
+    walkers bigint[];
 begin
     perform postrider.check_isolation();
     if not pg_try_advisory_xact_lock(7305, 1) then
@@ -4252,14 +4216,15 @@ begin
     select * into last from postrider.cut order by no desc limit 1;
     now_at := row (last.epoch, last.lo, last.hi, last.more, last.last_seq);
     -- whoever changes a subscription just now is not waited for
-    select * into b from postrider.subscription_start x where x.over_at is null order by x.id limit 1 for update skip locked;
-    if b.subscription is null then
+    select * into b from postrider.subscription_start x where x.over_at is null order by x.walked_at, x.id limit 1 for update skip locked;
+    if b.id is null then
         answer.why := 'idle';
         answer.more := false;
         answer.starting := false;
         return answer;
     end if;
     answer.why := 'done';
+    walkers := postrider.walkers(b);
     if b.upto is null then
         b.upto := now_at;
         b.after := postrider.walk_from(b);
@@ -4273,14 +4238,14 @@ begin
     new.aside := 0;
     new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
-        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
         if refused is not null then
             select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
         end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
     elsif seqs is not null and careful then
         select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
-                                                    array[b.subscription]);
+                                                    walkers);
         answer.jobs := made.jobs;
         new.aside := made.aside;
         if made.upto < cardinality(seqs) then
@@ -4288,22 +4253,26 @@ begin
             looked := greatest(512, 2 * most);
         end if;
     elsif seqs is not null then
-        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
     answer.aside := new.aside;
     if answer.jobs + new.aside > 0 then
         new.jobs := answer.jobs;
         new.last_job := postrider.job_position() | 3;
+        new.start := b.id;
+        new.part_after := b.after;
+        new.part_upto := last_seen;
         perform postrider.note_cut(last, new);
     end if;
     -- fewer than were asked for: so far the log was walked to its end
     over := looked < (case when careful then 512 else 2 * most end);
-    taken := over and b.upto::text = now_at::text;
+    -- a backlog that is not over would bring those that were walked a second time
+    taken := over and b.upto::text = now_at::text and not exists (select from postrider.backlog x where x.over_at is null);
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
            after = case when over then 0 else last_seen end, events = x.events + answer.n, jobs = x.jobs + answer.jobs,
-           over_at = case when taken then clock_timestamp() end
+           walked_at = clock_timestamp(), over_at = case when taken then clock_timestamp() end
      where x.id = b.id;
     if taken then
         update postrider.route r set starting = false where r.subscription = b.subscription;
@@ -4361,15 +4330,15 @@ CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at ti
 begin
     return query
     with recursive line as (
-        (select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
         union all
-        select n.queue, n.priority, n.share, n.id, n.again_at
+        select n.queue, n.priority, n.share, n.id
           from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r
+            select r.queue, r.priority, r.share, r.id from postrider.ready r
              where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
              order by r.queue, r.priority, r.share, r.pos limit 1) n
     )
-    select l.queue, l.id, greatest(coalesce(l.again_at, j.run_at, j.created_at), (
+    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
                select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
       from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
 end $$;
@@ -4449,6 +4418,51 @@ end $$;
 
 
 --
+-- Name: huge_transactions(postrider.cut, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.huge_transactions(w postrider.cut, floor_seq bigint, most integer) RETURNS xid8[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    huge xid8[];
+    part record;
+    above xid8 := (pg_snapshot_xmax(w.lo)::text::bigint - 1)::text::xid8;
+begin
+    select array_agg(x.open order by x.open) into huge
+      from pg_snapshot_xip(w.lo) x (open)
+     where pg_visible_in_snapshot(x.open, w.hi)
+       and exists (select from postrider.event v where v.xid = x.open and v.seq > floor_seq order by v.seq offset most limit 1);
+    loop
+        select sum(g.n) as n, max(g.xid) as last, array_agg(g.xid order by g.xid) filter (where g.n > most) as huge
+          into part
+          from (select c.xid, count(*) as n
+                  from (select v.xid from postrider.event v
+                         where v.xid > above and v.xid < pg_snapshot_xmax(w.hi) and v.seq > floor_seq
+                         order by v.xid limit 2 * most) c
+                 group by c.xid) g;
+        huge := huge || part.huge;
+        exit when coalesce(part.n, 0) < 2 * most;
+        -- the last one may be cut off
+        if part.last <> all (coalesce(part.huge, '{}'))
+           and exists (select from postrider.event v where v.xid = part.last and v.seq > floor_seq order by v.seq offset most limit 1)
+        then
+            huge := huge || part.last;
+        end if;
+        above := part.last;
+    end loop;
+    return (select array_agg(x order by x) from unnest(huge) x where pg_visible_in_snapshot(x, w.hi));
+end $$;
+
+
+--
 -- Name: is_among(jsonb, jsonb); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4494,6 +4508,50 @@ CREATE FUNCTION postrider.is_held(kind text) RETURNS boolean
 
 
 --
+-- Name: held; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.held (
+    subscription bigint NOT NULL,
+    start bigint NOT NULL
+);
+
+
+--
+-- Name: subscription_start; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.subscription_start (
+    id bigint NOT NULL,
+    subscription bigint,
+    since timestamp with time zone NOT NULL,
+    done postrider.log_position,
+    upto postrider.log_position,
+    after bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    jobs bigint DEFAULT 0 NOT NULL,
+    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    walked_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    over_at timestamp with time zone
+);
+
+
+--
+-- Name: is_held_back(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_held_back(subscription bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    BEGIN ATOMIC
+ SELECT (( SELECT (EXISTS ( SELECT
+                    FROM postrider.held)) AS "exists") AND (EXISTS ( SELECT
+            FROM (postrider.held h
+              JOIN postrider.subscription_start b ON ((b.id = h.start)))
+           WHERE ((h.subscription = is_held_back.subscription) AND (b.over_at IS NULL)))));
+END;
+
+
+--
 -- Name: is_of_the_server(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4504,17 +4562,49 @@ CREATE FUNCTION postrider.is_of_the_server(code text) RETURNS boolean
 
 
 --
--- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+-- Name: is_owed(bigint, xid8, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.log_epoch (
-    no integer NOT NULL,
-    system_identifier bigint NOT NULL,
-    floor_seq bigint NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    note text NOT NULL,
-    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
-    done_at timestamp with time zone
+CREATE FUNCTION postrider.is_owed(seq bigint, xid xid8, type text, owner text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    b postrider.subscription_start;
+begin
+    for b in select x.* from postrider.subscription_start x where x.over_at is null and x.subscription is null loop
+        if exists (select from postrider.route r
+                    where r.type = is_owed.type and r.owner = any (array['', is_owed.owner]) and r.subscription = any (postrider.walkers(b)))
+           and exists (select from postrider.log_epoch l
+                    where l.no = (b.done).epoch
+                      and not postrider.is_behind(b.done, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq))
+           and not ((b.upto).epoch is not null and is_owed.seq <= b.after and exists (
+                   select from postrider.log_epoch l
+                    where l.no = (b.upto).epoch
+                      and postrider.is_behind(b.upto, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq)))
+        then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $$;
+
+
+--
+-- Name: backlog; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.backlog (
+    id bigint NOT NULL,
+    epoch integer NOT NULL,
+    opened_no bigint NOT NULL,
+    xids xid8[] NOT NULL,
+    types text[],
+    after bigint NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    over_at timestamp with time zone
 );
 
 
@@ -4536,7 +4626,7 @@ CREATE TABLE postrider.rebased (
 CREATE FUNCTION postrider.is_relayed(seq bigint, xid xid8) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END AS "case" FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
+    RETURN (SELECT ((NOT (EXISTS (SELECT FROM postrider.backlog b WHERE ((b.over_at IS NULL) AND (is_relayed.xid = ANY (b.xids)) AND (is_relayed.seq > b.after))))) AND CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END) FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash, cut.apart, cut.backlog, cut.start, cut.part_after, cut.part_upto FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
 
 
 --
@@ -4585,7 +4675,7 @@ $_$;
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text, order_key text, limit_key text, tags text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4645,8 +4735,7 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said, j.order_key::text, j.limit_key::text,
-           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
+           w.said
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -4747,9 +4836,10 @@ begin
           from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
                   from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
                           from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
-                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, apart, backlog, start,
+                               part_after, part_upto, o)) u) r
           join postrider.log_epoch l on l.no = r.epoch
-         where r.last_seq > l.floor_seq and r.n > 0
+         where r.last_seq > l.floor_seq and r.n > 0 and r.backlog is null and r.apart is null
          group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
          order by 1
     loop
@@ -4818,8 +4908,8 @@ begin
            line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
            stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
-     where x.ctid = (select y.ctid from postrider.lane y where y.queue = l.queue and y.key = l.key order by y.gen desc limit 1);
+           low_parked = least(x.low_parked, l.holder)
+     where x.queue = l.queue and x.key = l.key;
 end $$;
 
 
@@ -4930,14 +5020,7 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
-                union all
-                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
-                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
-                union all
-                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
-                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
-                limit 1000) d),
+                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text
@@ -5005,11 +5088,11 @@ CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
     AS $$
 declare
     room record;
-    l record;
+    l postrider.lane;
     n int;
     lowest bigint;
 begin
-    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
     select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
@@ -5025,12 +5108,12 @@ begin
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
     if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.ctid = l.place;
+        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
     else
         update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
+           set low_parked = coalesce(lowest, x.low_parked),
                due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.ctid = l.place;
+         where x.queue = lane_queue and x.key = lane_key;
     end if;
     return n > 0;
 end $$;
@@ -5054,7 +5137,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -5080,14 +5163,14 @@ CREATE FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, k
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l record;
+    l postrider.lane;
     of_key text := substr(lane_key, 7);
     asks bigint;
     next_ones bigint[];
     got bigint[];
     lined postrider.ready[];
 begin
-    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
@@ -5126,13 +5209,11 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
       into lined from taken t;
     if lined is not null then
-        update postrider.lane x
-           set line = next_ones, low_parked = next_ones[cardinality(next_ones)], changes = (x.changes + 1) & 63,
-               gen = x.gen + (x.changes = 63)::int
-         where x.ctid = l.place;
+        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
+         where x.queue = lane_queue and x.key = lane_key;
     end if;
     return lined;
 end $$;
@@ -5146,11 +5227,8 @@ CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, lo
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -5161,8 +5239,8 @@ declare
     part int := most;
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
+    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
-    tags text[] := postrider.asked_tags(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -5170,21 +5248,14 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x
-                 where tags = '{}' and x.class = c.class and x.id < place order by x.id desc limit part) q
-            union all
-            select x.* from (
-                select q.class, q.id from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
-                 cross join lateral (
-                    select t.class, t.id from postrider.tag t
-                     where tags <> '{}' and t.class = c.class and t.tag = tags[1] and t.id < place order by t.id desc limit part) q
-                 order by q.id desc limit part) f
-              join postrider.job x on x.class = f.class and x.id = f.id
-             order by id desc limit part
+                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
+             order by q.id desc limit part
         loop
             seen := seen + 1;
             place := j.id;
-            continue when not postrider.fits(j, filter, subscription, tags);
+            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;
@@ -5235,12 +5306,9 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
-        select array_agg(l.key) into now_got
-          from unnest(rest) r (key)
-         cross join lateral (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
-             order by x.gen desc limit 1 for update skip locked) l;
+        -- not joined: then all lanes of the queue might be walked for it
+        select array_agg(l.key) into now_got from (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -5346,7 +5414,8 @@ declare
     subs bigint[] := array(
         select r.subscription from postrider.route r
          where r.type = make_one.type and r.owner = any (array['', make_one.owner])
-           and case when make_one.subscriptions is null then not r.starting else r.subscription = any (make_one.subscriptions) end
+           and case when make_one.subscriptions is null then not r.starting and not postrider.is_held_back(r.subscription)
+                    else r.subscription = any (make_one.subscriptions) end
            and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
          order by r.subscription);
     first_of int[] := array[1];
@@ -5597,8 +5666,12 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
            WHERE ((o.type = e.type) AND (o.owner = e.owner) AND (e.owner <> ''::text))) r)
    WHERE (
          CASE
-             WHEN (matches.subscriptions IS NULL) THEN (NOT r.starting)
-             ELSE (r.subscription = ANY (matches.subscriptions))
+             WHEN (matches.subscriptions IS NOT NULL) THEN (r.subscription = ANY (matches.subscriptions))
+             ELSE ((NOT r.starting) AND (NOT (( SELECT (EXISTS ( SELECT
+                        FROM postrider.held)) AS "exists") AND (EXISTS ( SELECT
+                FROM (postrider.held h
+                  JOIN postrider.subscription_start g ON ((g.id = h.start)))
+               WHERE ((h.subscription = r.subscription) AND (g.over_at IS NULL)))))))
          END AND ((r.predicate IS NULL) OR jsonb_path_match(e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true)))
    ORDER BY e.seq, r.subscription
   OFFSET 0;
@@ -5698,10 +5771,10 @@ $$;
 
 
 --
--- Name: next_slice(pg_snapshot, pg_snapshot, bigint, integer, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: next_slice(postrider.cut, bigint, integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) RETURNS postrider.slice
+CREATE FUNCTION postrider.next_slice(w postrider.cut, after bigint, most integer, inside boolean) RETURNS postrider.slice
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -5715,36 +5788,37 @@ declare
     s postrider.slice;
 begin
     -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
-    if inside.no is null then
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    if not inside then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
-                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+                -- the log is not read through what is taken apart: that is long
+                select v.* from postrider.xid_gaps(pg_snapshot_xmax(w.lo), pg_snapshot_xmax(w.hi), w.apart) g cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid > g.above and xid < g.below and seq > after and pg_visible_in_snapshot(xid, w.hi) offset 0) v) both_kinds
              order by seq limit most + 1) e;
     else
         -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
         -- read the whole window again for each slice
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
                 (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
+                  where seq >= greatest(after + 1, w.r_first) and seq <= w.r_last
+                    and not pg_visible_in_snapshot(xid, w.lo) and xid <> all (array(select pg_snapshot_xip(w.lo)))
+                    and pg_visible_in_snapshot(xid, w.hi) and (w.apart is null or xid <> all (w.apart))
                   order by seq limit most + 1)) both_kinds
              order by seq limit most + 1) e;
     end if;
@@ -5765,13 +5839,13 @@ CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS post
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    l record;
+    l postrider.lane;
     head postrider.ready;
     oldest bigint;
     of_key text := substr(lane_key, 7);
     before bigint;
 begin
-    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
+    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
     if l.holder is not null or l.stopped_at is not null then
         return null;
     end if;
@@ -5792,16 +5866,15 @@ begin
         (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
             and r.id < oldest order by r.id limit 1));
     if before is not null then
-        update postrider.lane x set low_ready = before where x.ctid = l.place and x.low_ready < before
+        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
            and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
                               and r.flags & 34 = 32 and r.pos <> r.id);
     else
         delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
         update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest),
-               changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
-         where x.ctid = l.place;
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
+         where x.queue = lane_queue and x.key = lane_key;
     end if;
     return head;
 end $$;
@@ -5861,6 +5934,8 @@ begin
     new.first_seq := null;
     new.digest := null;
     new.joined := null;
+    new.backlog := null;
+    new.apart := case when new.more then new.apart end;
     new.events_total := last.events_total;
     new.jobs_total := last.jobs_total + new.jobs;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
@@ -6063,6 +6138,46 @@ begin
         end if;
     end if;
     return null;
+end $$;
+
+
+--
+-- Name: open_backlog(postrider.cut, postrider.cut, postrider.log_epoch, postrider.slice); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    first_seq bigint;
+    ordered bigint[];
+    concerned bigint[];
+    of_types text[];
+    started bigint;
+begin
+    select min(v.seq) into first_seq from unnest(new.apart) x (xid) cross join lateral (
+        select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) v;
+    ordered := array(
+        select distinct r.subscription from postrider.route r
+         where (r.order_rule is not null or r.coalescing) and not r.starting and not postrider.is_held_back(r.subscription)
+           and not exists (select from postrider.backlog b join postrider.route q on q.subscription = r.subscription
+                            where b.over_at is null and (b.types is null or q.type = any (b.types))));
+    if ordered <> '{}' then
+        of_types := postrider.types_of_transactions(new.apart);
+        concerned := array(select distinct r.subscription from postrider.route r
+                            where r.subscription = any (ordered) and (of_types is null or r.type = any (of_types)));
+    end if;
+    insert into postrider.backlog (epoch, opened_no, xids, types, after)
+    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1);
+    if concerned <> '{}' then
+        insert into postrider.subscription_start (since, done, after)
+        values ('-infinity', row (last.epoch, last.lo, last.hi, last.more, last.last_seq), least(first_seq, s.seqs[1]) - 1)
+        returning id into started;
+        insert into postrider.held (subscription, start) select c, started from unnest(concerned) c;
+    end if;
+    return started;
 end $$;
 
 
@@ -6402,8 +6517,8 @@ begin
         select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key, again_at)
-        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key, p.run_at
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
           from placed p returning 1
     )
     select count(*) into moved from moved_rows;
@@ -6643,35 +6758,6 @@ begin
     perform postrider.compile_routes(array[found_id], '{}');
     return found_id;
 end $$;
-
-
---
--- Name: tag; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.tag (
-    class smallint NOT NULL,
-    id bigint NOT NULL,
-    tag text NOT NULL COLLATE pg_catalog."C"
-)
-PARTITION BY RANGE (class, id);
-
-
---
--- Name: put_tags(smallint, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) RETURNS void
-    LANGUAGE sql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    BEGIN ATOMIC
- INSERT INTO postrider.tag (class, id, tag)  SELECT put_tags.class AS class,
-             put_tags.id AS id,
-             d.t
-            FROM ( SELECT DISTINCT u.u
-                    FROM unnest(put_tags.tags) u(u)
-                   ORDER BY u.u) d(t);
-END;
 
 
 --
@@ -7029,6 +7115,8 @@ declare
     answer postrider.relayed;
     retried int := 0;
     slice_most int := case when careful then least(most, 256) else most end;
+    start bigint;
+    behind postrider.backlog;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -7069,27 +7157,93 @@ begin
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
     end if;
+    -- what is taken apart takes turns with what is new
+    select * into behind from postrider.backlog b where b.over_at is null order by b.id limit 1;
+    if behind.id is not null and (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
+        return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
+    end if;
 
     if last.more then
-        new.lo := last.lo;
-        new.hi := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+        new := last;
+        new.joined := null;
+        new.backlog := null;
+        new.start := null;
+        new.part_after := null;
+        new.part_upto := null;
+        s := postrider.next_slice(new, last.last_seq, slice_most, true);
     elsif new.hi::text <> last.hi::text then
         new.lo := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
+        new.apart := postrider.huge_transactions(new, epoch.floor_seq, 5 * most);
+        s := postrider.next_slice(new, epoch.floor_seq, slice_most, false);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if s.seqs is null and not last.more and (new.lo is null
+    if s.seqs is null and new.apart is null and not last.more and (new.lo is null
        or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
-        if retried > 0 then
+        if behind.id is not null then
+            return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
+        elsif retried > 0 then
             answer.jobs := retried;
             perform postrider.wake('postrider_job');
         end if;
         return answer;
     end if;
     new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
-    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if new.apart is not null and not last.more then
+        start := postrider.open_backlog(last, new, epoch, s);
+    end if;
+    answer := postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if start is not null then
+        -- up to here those that keep an order walk first, all of it in the order of seq
+        update postrider.subscription_start x
+           set upto = (select row (c.epoch, c.lo, c.hi, c.more, c.last_seq)::postrider.log_position from postrider.cut c order by c.no desc limit 1)
+         where x.id = start;
+        answer.starting := true;
+    end if;
+    answer.more := answer.more or new.apart is not null or behind.id is not null;
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_backlog(postrider.cut, postrider.backlog, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+    new postrider.cut := last;
+begin
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
+      into s.seqs, s.types, s.owners, s.digests from (
+        select v.* from unnest(b.xids) x (xid) cross join lateral (
+            select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+             where xid = x.xid and seq > b.after order by seq limit how.most + 1) v
+         order by v.seq limit how.most + 1) e;
+    if s.seqs is null then
+        update postrider.backlog x set over_at = clock_timestamp() where x.id = b.id;
+        answer.more := true;
+        return answer;
+    end if;
+    new.joined := null;
+    new.start := null;
+    new.apart := case when last.more then last.apart end;
+    new.backlog := b.id;
+    new.part_after := b.after;
+    answer := postrider.append_cut(last, new, s, how, answer);
+    -- what is new comes next
+    answer.more := true;
+    return answer;
 end $$;
 
 
@@ -7270,8 +7424,8 @@ begin
         end if;
         update postrider.log_epoch l set late = array(select x from unnest(l.late) x where x <> all (ended)) where l.no = epoch.no;
     end if;
-    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-               || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
       into s.seqs, s.types, s.owners, s.digests
       from (select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq where r.cut is null order by r.seq limit most + 1) e;
     if s.seqs is null then
@@ -7390,6 +7544,8 @@ begin
                 pinned_by := 'a log that was restored and not rebased';
             elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
                 pinned_by := 'a rebase that is not over';
+            elsif exists (select from postrider.backlog b where b.over_at is null and b.after >> 46 <= e) then
+                pinned_by := 'events of a huge transaction that are not all jobs yet';
             else
                 -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
@@ -7628,7 +7784,7 @@ declare
     of_key text := substr(lane_key, 7);
     own postrider.key_limit;
     other postrider.key_limit;
-    l record;
+    l postrider.lane;
     now timestamptz := clock_timestamp();
 begin
     select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
@@ -7647,7 +7803,7 @@ begin
              where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
     end if;
     if own.starts is not null then
-        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
+        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
         per_from := case when l.window_at + own.per > now then l.window_at else now end;
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
@@ -8072,18 +8228,12 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
-         where l.ctid = any (array(
-            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
-              from unnest(got) g (key)));
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
-         where x.ctid = any (array(
-            -- a look for each: joined, they would be planned as walks over the queue
-            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
-              from unnest(got) g (key) where g.key like 'order:%'))
+         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
@@ -8096,7 +8246,7 @@ begin
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
             continue;
         end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
@@ -8104,9 +8254,8 @@ begin
                and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
         then
             -- some of the line were given back: they wait with the others of their key
-            update postrider.lane x set cleared = least(x.cleared, l.line[1])
-             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1);
-            perform postrider.clear_ready(settle_lanes.queue, k, 1000);
+            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
+            perform postrider.clear_ready(settle_lanes.queue, k);
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
@@ -8115,9 +8264,7 @@ begin
             insert into postrider.ready select head.*;
             moved := true;
         else
-            delete from postrider.lane x
-             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1)
-               and x.holder is null and x.stopped_at is null
+            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
         end if;
@@ -8331,7 +8478,7 @@ begin
                   | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
     mine := pg_current_xact_id();
     select pg_current_snapshot() into new.hi;
-    select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
+    select greatest(max(c.last_seq), max(c.part_upto) filter (where c.backlog is not null), epoch.floor_seq) into highest from postrider.cut c;
     insert into postrider.rebased (seq, epoch)
     select v.seq, epoch.no + 1
       from postrider.event v
@@ -8343,6 +8490,10 @@ begin
        and not pg_visible_in_snapshot(v.xid, done)
        and not (last.more and v.seq <= last.last_seq and pg_visible_in_snapshot(v.xid, last.hi))
     union
+    -- what is left of a backlog is behind the position
+    select v.seq, epoch.no + 1 from postrider.backlog b join postrider.event v on v.xid = any (b.xids) and v.seq > b.after
+     where b.over_at is null and b.epoch = epoch.no
+    union
     -- of a rebase that was not over
     select v.seq, epoch.no + 1 from postrider.event v where v.seq <= epoch.floor_seq and v.xid = any (epoch.late)
     union
@@ -8350,6 +8501,7 @@ begin
     select v.seq, epoch.no + 1 from postrider.event v where behind and v.seq <= highest and v.recorded_at > last.at
     on conflict do nothing;
     update postrider.rebased r set epoch = start_rebase.epoch.no + 1 where r.cut is null;
+    update postrider.backlog b set over_at = clock_timestamp() where b.over_at is null;
     perform postrider.note_known();
 
     insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
@@ -8506,30 +8658,6 @@ CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
 
 
 --
--- Name: tags_of(json); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.tags_of(item json) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    tags text[];
-begin
-    if json_typeof(item -> 'tags') is null or json_typeof(item -> 'tags') = 'null' then
-        return null;
-    elsif json_typeof(item -> 'tags') <> 'array'
-          or exists (select from json_array_elements(item -> 'tags') t where json_typeof(t) <> 'string')
-    then
-        perform postrider.refuse('PR005', 'tags', 'it is not an array of strings', 'send something like ["eu", "import"]');
-    end if;
-    tags := array(select json_array_elements_text(item -> 'tags'));
-    perform postrider.check_tags(tags);
-    return tags;
-end $$;
-
-
---
 -- Name: take_for_ever(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8578,12 +8706,9 @@ begin
         select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
          where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
     ), turned as (
-        update postrider.lane l
-           set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id), changes = (l.changes + 1) & 63,
-               gen = l.gen + (l.changes = 63)::int
+        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
           -- each a look of its own: joined, they would be planned as walks over the queue
-          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key
-                              order by y.gen desc limit 1) as place
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
                   from alone x offset 0) a
          where l.ctid = a.place and l.holder is null and l.stopped_at is null
            and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
@@ -8596,7 +8721,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.again_at)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -8652,9 +8777,7 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           -- behind it only: before it lies what has been moved from there
-           and (select true from postrider.parked p
-                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
+           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -8710,23 +8833,18 @@ begin
         if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
             update postrider.lane l
                set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+                   window_at = room.per_from, due_at = room.again
+             where l.queue = take_room.queue and l.key = k;
         end if;
         if few < cardinality(ids) then
             none := none || ids[few + 1:];
-            update postrider.lane l
-               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
-                   changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
+             where l.queue = take_room.queue and l.key = k;
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
-            delete from postrider.lane l
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
-               and l.due_at is null
-               and not exists (select from postrider.parked p
-                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
+            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
+               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -8739,10 +8857,10 @@ end $$;
 
 
 --
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -8766,16 +8884,15 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
-                   with ordinality p (priority, share, pos, turned, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
-                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.pos + 0 limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
+                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.id limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -8804,16 +8921,14 @@ begin
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
         for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             update postrider.lane l set low_parked = k.lowest
-             where l.low_parked > k.lowest
-               and l.ctid = (select x.ctid from postrider.lane x where x.queue = take_turns.queue and x.key = k.key order by x.gen desc limit 1);
+             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
             if k.n > 1 or k.n = take_turns.most then
-                -- many of one key, as far as one can see: the rest of them may not be in the way of others either. In all about a
-                -- thousand, or whoever is to be started by this claim would wait for it
-                perform postrider.clear_ready(take_turns.queue, k.key, greatest(50, 1000 / k.keys)::int);
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
+                perform postrider.clear_ready(take_turns.queue, k.key);
             end if;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
@@ -9032,9 +9147,7 @@ begin
             select distinct l.worker, -1 from postrider.lease l
              where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
-                   -- from the newest on: what is gone lies below what waits
-                   where (select true from postrider.ready r where r.queue = q
-                           order by r.priority desc, r.share desc, r.pos desc limit 1)),
+                   where exists (select from postrider.ready r where r.queue = q)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
@@ -9137,6 +9250,42 @@ $$;
 
 
 --
+-- Name: types_of_transactions(xid8[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.types_of_transactions(xids xid8[]) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    until timestamptz := clock_timestamp() + interval '1 second';
+    types text[] := '{}';
+    part record;
+    x xid8;
+    after bigint;
+begin
+    foreach x in array xids loop
+        after := 0;
+        loop
+            select count(*) as n, max(v.seq) as last, array_agg(distinct v.type) as types into part
+              from (select e.seq, e.type from postrider.event e where e.xid = x and e.seq > after order by e.seq limit 20000) v;
+            types := array(select unnest(types) union select unnest(part.types));
+            exit when part.n < 20000;
+            after := part.last;
+            if clock_timestamp() > until then
+                return null;
+            end if;
+        end loop;
+    end loop;
+    return types;
+end $$;
+
+
+--
 -- Name: unique_hash(smallint, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9176,13 +9325,12 @@ declare
 begin
     kinds := postrider.without_held(kinds);
     foreach q in array queues loop
-        continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
-                  and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
+        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
         with free as (
             -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
             delete from postrider.parked p where p.ctid = any (array(
-                select o.place from unnest(kinds) k (kind) cross join lateral (
-                    select x.ctid as place from postrider.parked x where x.queue = q and x.key = 'kind:' || k.kind for update skip locked) o))
+                select x.ctid from postrider.parked x
+                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -9331,7 +9479,7 @@ begin
             before := c;
             continue;
         end if;
-        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, coalesce(c.part_upto, c.last_seq) >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
             v.unchecked_events := v.unchecked_events + c.n;
         elsif c.n > 0 then
             select * into e from postrider.events_of_cut(c, before) x;
@@ -9408,24 +9556,6 @@ end $$;
 
 
 --
--- Name: subscription_start; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.subscription_start (
-    id bigint NOT NULL,
-    subscription bigint NOT NULL,
-    since timestamp with time zone NOT NULL,
-    done postrider.log_position,
-    upto postrider.log_position,
-    after bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    jobs bigint DEFAULT 0 NOT NULL,
-    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    over_at timestamp with time zone
-);
-
-
---
 -- Name: walk(postrider.subscription_start, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9443,13 +9573,13 @@ declare
         select (select l.floor_seq from postrider.log_epoch l where l.no = p.no)
           from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
     ceilings bigint[] := array(
-        select coalesce((select l.floor_seq from postrider.log_epoch l where l.no = p.no + 1), 9223372036854775807)
-          from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+        select postrider.epoch_end(p.no) from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+    walkers bigint[] := postrider.walkers(b);
 begin
     return query
     select v.seq, v.type, v.owner,
            v.recorded_at >= b.since and exists (
-                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = b.subscription)
+                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = any (walkers))
            and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
            and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
       from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
@@ -9471,6 +9601,8 @@ CREATE FUNCTION postrider.walk_from(b postrider.subscription_start) RETURNS bigi
     AS $$
 declare
     base pg_snapshot := coalesce((b.done).lo, (b.done).hi);
+    huge xid8[] := array(select x from postrider.backlog g cross join unnest(g.xids) x
+                          where g.epoch = (b.done).epoch and x >= pg_snapshot_xmax(base) order by x);
 begin
     if (b.done).epoch is null then
         -- the number of a transaction may have been drawn long before it records
@@ -9482,8 +9614,22 @@ begin
     return least(
         (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
             select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
-        (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
+        -- not through what is huge: that is long
+        (select min(v.first) from postrider.xid_gaps(pg_snapshot_xmax(base), '9223372036854775807', huge) g cross join lateral (
+            select min(e.seq + 0) as first from postrider.event e where e.xid > g.above and e.xid < g.below) v),
+        (select min(v.seq) from unnest(huge) h (xid) cross join lateral (
+            select e.seq from postrider.event e where e.xid = h.xid order by e.seq limit 1) v)) - 1;
 end $$;
+
+
+--
+-- Name: walkers(postrider.subscription_start); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.walkers(b postrider.subscription_start) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((b).subscription IS NOT NULL) THEN ARRAY[(b).subscription] ELSE ARRAY(SELECT h.subscription FROM postrider.held h WHERE (h.start = (walkers.b).id)) END;
 
 
 --
@@ -10031,6 +10177,23 @@ end $$;
 
 
 --
+-- Name: xid_gaps(xid8, xid8, xid8[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8) RETURNS SETOF record
+    LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC
+ SELECT x.above,
+     x.below
+    FROM UNNEST((ARRAY[(((((xid_gaps.first)::text)::bigint - 1))::text)::xid8] || ARRAY( SELECT w.w
+            FROM unnest(xid_gaps.without) w(w)
+           WHERE (w.w >= xid_gaps.first))), (ARRAY( SELECT w.w
+            FROM unnest(xid_gaps.without) w(w)
+           WHERE (w.w >= xid_gaps.first)) || ARRAY[xid_gaps.beyond])) x(above, below);
+END;
+
+
+--
 -- Name: attempt; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -10045,6 +10208,20 @@ CREATE TABLE postrider.attempt (
     error text
 )
 PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: backlog_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+ALTER TABLE postrider.backlog ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME postrider.backlog_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 
 --
@@ -10511,6 +10688,14 @@ ALTER TABLE ONLY postrider.attempt
 
 
 --
+-- Name: backlog backlog_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.backlog
+    ADD CONSTRAINT backlog_pkey PRIMARY KEY (id);
+
+
+--
 -- Name: cut cut_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10620,6 +10805,14 @@ ALTER TABLE ONLY postrider.event_type
 
 ALTER TABLE ONLY postrider.failure
     ADD CONSTRAINT failure_pkey PRIMARY KEY (kind, fingerprint);
+
+
+--
+-- Name: held held_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.held
+    ADD CONSTRAINT held_pkey PRIMARY KEY (subscription, start);
 
 
 --
@@ -10847,14 +11040,6 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
--- Name: tag tag_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.tag
-    ADD CONSTRAINT tag_pkey PRIMARY KEY (class, id, tag);
-
-
---
 -- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -10910,10 +11095,31 @@ CREATE UNIQUE INDEX an_owner_names_an_endpoint_once ON postrider.endpoint USING 
 
 
 --
+-- Name: backlog_open; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX backlog_open ON postrider.backlog USING btree (id) WHERE (over_at IS NULL);
+
+
+--
 -- Name: cancellation_of_job; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX cancellation_of_job ON postrider.cancellation USING btree (id);
+
+
+--
+-- Name: cut_of_backlog; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX cut_of_backlog ON postrider.cut USING btree (backlog, part_upto) WHERE (backlog IS NOT NULL);
+
+
+--
+-- Name: cut_of_start; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX cut_of_start ON postrider.cut USING btree (start, part_upto) WHERE (start IS NOT NULL);
 
 
 --
@@ -10928,6 +11134,13 @@ CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING bt
 --
 
 CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
+
+
+--
+-- Name: held_by_start; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX held_by_start ON postrider.held USING btree (start);
 
 
 --
@@ -10949,13 +11162,6 @@ CREATE INDEX lane_call_key ON postrider.lane_call USING btree (queue, key);
 --
 
 CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NOT NULL);
-
-
---
--- Name: lane_newest; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX lane_newest ON postrider.lane USING btree (queue, key, gen);
 
 
 --
@@ -10990,7 +11196,7 @@ CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
 -- Name: parked_behind; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX parked_behind ON postrider.parked USING btree (key) WHERE ((key !~~ 'order:%'::text) AND (key !~~ 'limit:%'::text));
+CREATE INDEX parked_behind ON postrider.parked USING btree (key);
 
 
 --
@@ -11011,7 +11217,7 @@ CREATE INDEX poison_due ON postrider.poison USING btree (retry_at) WHERE (ended_
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 32) <> 0);
+CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
 
 
 --
@@ -11046,7 +11252,7 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 -- Name: ready_turned; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 2) <> 0);
+CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
 
 
 --
@@ -11099,10 +11305,10 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 
 
 --
--- Name: tag_newest; Type: INDEX; Schema: postrider; Owner: -
+-- Name: subscription_walked; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX tag_newest ON ONLY postrider.tag USING btree (class, tag, id);
+CREATE INDEX subscription_walked ON postrider.subscription_start USING btree (walked_at, id) WHERE (over_at IS NULL);
 
 
 --
@@ -11138,6 +11344,14 @@ CREATE INDEX written_span ON postrider.written USING btree (class, first, xid);
 --
 
 CREATE TRIGGER attempt_failed AFTER INSERT ON postrider.attempt FOR EACH ROW WHEN ((new.outcome = ANY (ARRAY[2, 3, 4]))) EXECUTE FUNCTION postrider.note_failed();
+
+
+--
+-- Name: backlog backlog_epoch_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.backlog
+    ADD CONSTRAINT backlog_epoch_fkey FOREIGN KEY (epoch) REFERENCES postrider.log_epoch(no);
 
 
 --
@@ -11278,13 +11492,6 @@ REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text)
 --
 
 REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
-
-
---
--- Name: FUNCTION asked_tags(filter json); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.asked_tags(filter json) FROM PUBLIC;
 
 
 --
@@ -11449,13 +11656,6 @@ REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC
 
 
 --
--- Name: FUNCTION check_tags(tags text[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.check_tags(tags text[]) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION check_type(said json, exposure text, validation text, subject text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11484,17 +11684,17 @@ REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION clear_ready(lane_queue text, lane_key text, most integer); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION clear_ready(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
 
 
 --
@@ -11659,10 +11859,10 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
 
 
 --
@@ -11687,10 +11887,24 @@ REVOKE ALL ON FUNCTION postrider.enqueue_many_alike(jobs json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION epoch_end(epoch integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.epoch_end(epoch integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION erase(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.erase(event uuid, reason text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid) FROM PUBLIC;
 
 
 --
@@ -11827,13 +12041,6 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
--- Name: FUNCTION fits(j postrider.job, filter json, subscription bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION flags_of_event_job(stands_for_others boolean, order_key text, limit_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11887,13 +12094,6 @@ REVOKE ALL ON FUNCTION postrider.forget_written(class smallint, first bigint) FR
 --
 
 REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION glance(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.glance() FROM PUBLIC;
 
 
 --
@@ -11960,6 +12160,13 @@ REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION huge_transactions(w postrider.cut, floor_seq bigint, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.huge_transactions(w postrider.cut, floor_seq bigint, most integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_among(value jsonb, list jsonb); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11988,10 +12195,24 @@ REVOKE ALL ON FUNCTION postrider.is_held(kind text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION is_held_back(subscription bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_held_back(subscription bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_of_the_server(code text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.is_of_the_server(code text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_owed(seq bigint, xid xid8, type text, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_owed(seq bigint, xid xid8, type text, owner text) FROM PUBLIC;
 
 
 --
@@ -12198,10 +12419,10 @@ REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUB
 
 
 --
--- Name: FUNCTION next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION next_slice(w postrider.cut, after bigint, most integer, inside boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.next_slice(w postrider.cut, after bigint, most integer, inside boolean) FROM PUBLIC;
 
 
 --
@@ -12279,6 +12500,13 @@ REVOKE ALL ON FUNCTION postrider.number_error(schema jsonb, value numeric, at te
 --
 
 REVOKE ALL ON FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice) FROM PUBLIC;
 
 
 --
@@ -12422,13 +12650,6 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
--- Name: FUNCTION put_tags(class smallint, id bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12489,6 +12710,13 @@ REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
 
 
 --
@@ -12744,13 +12972,6 @@ REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION tags_of(item json); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.tags_of(item json) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION take_for_ever(j postrider.job); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12786,10 +13007,10 @@ REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], 
 
 
 --
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --
@@ -12839,6 +13060,13 @@ REVOKE ALL ON FUNCTION postrider.type_names(types jsonb) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.types(after text, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION types_of_transactions(xids xid8[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.types_of_transactions(xids xid8[]) FROM PUBLIC;
 
 
 --
@@ -12902,6 +13130,13 @@ REVOKE ALL ON FUNCTION postrider.walk(b postrider.subscription_start, most integ
 --
 
 REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION walkers(b postrider.subscription_start); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.walkers(b postrider.subscription_start) FROM PUBLIC;
 
 
 --
@@ -13028,3 +13263,10 @@ REVOKE ALL ON FUNCTION postrider.without_held(kinds text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8) FROM PUBLIC;

@@ -1,0 +1,158 @@
+-- Huge transactions: what one of them recorded is turned into jobs slice by slice, by turns with what is new, so that nobody else waits for it.
+-- Locks: none of producers; rows of the relay's own tables, under its lock.
+-- By hand on a large table: nothing.
+
+-- The transactions of a window that recorded more than `most` events each, ascending; null if none did. It looks at each of them no further than
+-- it has to, and walks over the others once.
+create function postrider.huge_transactions(w postrider.cut, floor_seq bigint, most int) returns xid8[]
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    huge xid8[];
+    part record;
+    above xid8 := (pg_snapshot_xmax(w.lo)::text::bigint - 1)::text::xid8;
+begin
+    select array_agg(x.open order by x.open) into huge
+      from pg_snapshot_xip(w.lo) x (open)
+     where pg_visible_in_snapshot(x.open, w.hi)
+       and exists (select from postrider.event v where v.xid = x.open and v.seq > floor_seq order by v.seq offset most limit 1);
+    loop
+        select sum(g.n) as n, max(g.xid) as last, array_agg(g.xid order by g.xid) filter (where g.n > most) as huge
+          into part
+          from (select c.xid, count(*) as n
+                  from (select v.xid from postrider.event v
+                         where v.xid > above and v.xid < pg_snapshot_xmax(w.hi) and v.seq > floor_seq
+                         order by v.xid limit 2 * most) c
+                 group by c.xid) g;
+        huge := huge || part.huge;
+        exit when coalesce(part.n, 0) < 2 * most;
+        -- the last one may be cut off
+        if part.last <> all (coalesce(part.huge, '{}'))
+           and exists (select from postrider.event v where v.xid = part.last and v.seq > floor_seq order by v.seq offset most limit 1)
+        then
+            huge := huge || part.last;
+        end if;
+        above := part.last;
+    end loop;
+    return (select array_agg(x order by x) from unnest(huge) x where pg_visible_in_snapshot(x, w.hi));
+end $$;
+
+-- The types of what huge transactions recorded; null if it takes longer than a second to look, so that nobody waits longer for it.
+create function postrider.types_of_transactions(xids xid8[]) returns text[]
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    until timestamptz := clock_timestamp() + interval '1 second';
+    types text[] := '{}';
+    part record;
+    x xid8;
+    after bigint;
+begin
+    foreach x in array xids loop
+        after := 0;
+        loop
+            select count(*) as n, max(v.seq) as last, array_agg(distinct v.type) as types into part
+              from (select e.seq, e.type from postrider.event e where e.xid = x and e.seq > after order by e.seq limit 20000) v;
+            types := array(select unnest(types) union select unnest(part.types));
+            exit when part.n < 20000;
+            after := part.last;
+            if clock_timestamp() > until then
+                return null;
+            end if;
+        end loop;
+    end loop;
+    return types;
+end $$;
+
+-- Notes what is taken apart from the window of `new`. Of subscriptions without an order its events may come later than those that were recorded
+-- after them. Those that keep an order, or of a subject only want the latest, and may have events of it, are walked through the whole log from
+-- the last position on, in the order of seq, until they have caught up; the relay passes them by until then. Answers with that start, null if there
+-- are none. An order that somebody declares while a backlog is open holds from its end on.
+create function postrider.open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    first_seq bigint;
+    ordered bigint[];
+    concerned bigint[];
+    of_types text[];
+    started bigint;
+begin
+    select min(v.seq) into first_seq from unnest(new.apart) x (xid) cross join lateral (
+        select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) v;
+    ordered := array(
+        select distinct r.subscription from postrider.route r
+         where (r.order_rule is not null or r.coalescing) and not r.starting and not postrider.is_held_back(r.subscription)
+           and not exists (select from postrider.backlog b join postrider.route q on q.subscription = r.subscription
+                            where b.over_at is null and (b.types is null or q.type = any (b.types))));
+    if ordered <> '{}' then
+        of_types := postrider.types_of_transactions(new.apart);
+        concerned := array(select distinct r.subscription from postrider.route r
+                            where r.subscription = any (ordered) and (of_types is null or r.type = any (of_types)));
+    end if;
+    insert into postrider.backlog (epoch, opened_no, xids, types, after)
+    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1);
+    if concerned <> '{}' then
+        insert into postrider.subscription_start (since, done, after)
+        values ('-infinity', row (last.epoch, last.lo, last.hi, last.more, last.last_seq), least(first_seq, s.seqs[1]) - 1)
+        returning id into started;
+        insert into postrider.held (subscription, start) select c, started from unnest(concerned) c;
+    end if;
+    return started;
+end $$;
+
+-- A slice of a backlog.
+create function postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed)
+returns postrider.relayed
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    s postrider.slice;
+    new postrider.cut := last;
+begin
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
+      into s.seqs, s.types, s.owners, s.digests from (
+        select v.* from unnest(b.xids) x (xid) cross join lateral (
+            select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+             where xid = x.xid and seq > b.after order by seq limit how.most + 1) v
+         order by v.seq limit how.most + 1) e;
+    if s.seqs is null then
+        update postrider.backlog x set over_at = clock_timestamp() where x.id = b.id;
+        answer.more := true;
+        return answer;
+    end if;
+    new.joined := null;
+    new.start := null;
+    new.apart := case when last.more then last.apart end;
+    new.backlog := b.id;
+    new.part_after := b.after;
+    answer := postrider.append_cut(last, new, s, how, answer);
+    -- what is new comes next
+    answer.more := true;
+    return answer;
+end $$;
+
+-- Whether subscriptions that are walked behind a huge transaction have still to come to an event.
+create function postrider.is_owed(seq bigint, xid xid8, type text, owner text) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    b postrider.subscription_start;
+begin
+    for b in select x.* from postrider.subscription_start x where x.over_at is null and x.subscription is null loop
+        if exists (select from postrider.route r
+                    where r.type = is_owed.type and r.owner = any (array['', is_owed.owner]) and r.subscription = any (postrider.walkers(b)))
+           and exists (select from postrider.log_epoch l
+                    where l.no = (b.done).epoch
+                      and not postrider.is_behind(b.done, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq))
+           and not ((b.upto).epoch is not null and is_owed.seq <= b.after and exists (
+                   select from postrider.log_epoch l
+                    where l.no = (b.upto).epoch
+                      and postrider.is_behind(b.upto, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq)))
+        then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $$;
