@@ -168,7 +168,7 @@ end $$;
 
 -- One pass over at most `most` events; call again at once while `more`. why: 'done', 'idle' (nothing new), 'busy' (another
 -- relay is at it), 'rebase' (this cluster is not the one that the position was taken in, see postrider.start_rebase). open_writers:
--- transactions were open that may still bring events from before this pass. retry_in_ms: when a pair that was set aside is due again.
+-- transactions were open that may still bring events from before this pass. retry_in_ms: when a pair that was set aside, or a delayed event, is due.
 -- careful: what cannot be turned into jobs is looked for and set aside; for a pass after one that failed.
 -- elsewhere: no jobs are made; the caller makes what `matched` tells, in this transaction, but for the pairs of `refused`, which its
 -- engine does not take: [{seq, subscription, error}].
@@ -187,7 +187,7 @@ declare
     retried int := 0;
     slice_most int := case when careful then least(most, 256) else most end;
     start bigint;
-    behind postrider.backlog;
+    beside postrider.relayed;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -221,6 +221,7 @@ begin
         retried := postrider.retry_poison();
         answer.retry_in_ms := 0;
     end if;
+    answer.retry_in_ms := least(answer.retry_in_ms, postrider.next_due_in_ms());
     if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
         s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
         if s.seqs is not null then
@@ -228,10 +229,12 @@ begin
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
     end if;
-    -- what is taken apart takes turns with what is new
-    select * into behind from postrider.backlog b where b.over_at is null order by b.id limit 1;
-    if behind.id is not null and (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
-        return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
+    -- what is due, and what is taken apart, takes turns with what is new
+    if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if beside.why = 'done' then
+            return beside;
+        end if;
     end if;
 
     if last.more then
@@ -251,13 +254,12 @@ begin
     if s.seqs is null and new.apart is null and not last.more and (new.lo is null
        or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
-        if behind.id is not null then
-            return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
-        elsif retried > 0 then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if retried > 0 then
             answer.jobs := retried;
             perform postrider.wake('postrider_job');
         end if;
-        return answer;
+        return case when beside.why = 'done' then beside else answer end;
     end if;
     new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
     if new.apart is not null and not last.more then
@@ -271,7 +273,7 @@ begin
          where x.id = start;
         answer.starting := true;
     end if;
-    answer.more := answer.more or new.apart is not null or behind.id is not null;
+    answer.more := answer.more or new.apart is not null or exists (select from postrider.backlog b where b.over_at is null);
     return answer;
 end $$;
 
@@ -287,7 +289,6 @@ begin
     new.first_seq := null;
     new.digest := null;
     new.joined := null;
-    new.backlog := null;
     new.apart := case when new.more then new.apart end;
     new.events_total := last.events_total;
     new.jobs_total := last.jobs_total + new.jobs;

@@ -125,6 +125,7 @@ declare
            and case when make_one.subscriptions is null then not r.starting and not postrider.is_held_back(r.subscription)
                     else r.subscription = any (make_one.subscriptions) end
            and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+           and (make_one.subscriptions is not null or not exists (select from postrider.event_delay d where d.seq = make_one.seq))
          order by r.subscription);
     first_of int[] := array[1];
     last_of int[] := array[cardinality(subs)];
@@ -255,7 +256,7 @@ begin
               order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
     loop
         select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
-        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
         job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
         if job is null then
             perform postrider.poison_tried(p, false, null, null, null);

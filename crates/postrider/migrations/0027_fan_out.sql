@@ -36,6 +36,9 @@ begin atomic
                  where x.seq = u.seq and (select exists (select from postrider.route q where q.reads))
                    and exists (select from postrider.route q where q.type = u.type and q.reads) offset 0) v
             on true
+         -- what is delayed, or was cancelled, is for whoever asks for it; mostly nothing is
+         where matches.subscriptions is not null or not (select exists (select from postrider.event_delay))
+            or not exists (select from postrider.event_delay d where d.seq = u.seq)
         offset 0) e
      cross join lateral (
         -- one by one: as an array of two, the owner is looked for among all routes of the type as soon as the planner takes them for few
@@ -312,6 +315,7 @@ begin
     if answer.jobs + new.aside > 0 then
         new.jobs := answer.jobs;
         new.last_job := postrider.job_position() | 3;
+        new.backlog := null;
         new.start := b.id;
         new.part_after := b.after;
         new.part_upto := last_seen;
@@ -387,6 +391,10 @@ begin
                 select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = any (walkers))
            and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
            and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
+           -- what is delayed is given when it is due, to those that start as well
+           and (not (select exists (select from postrider.event_delay)) or not exists (
+                select from postrider.event_delay d
+                 where d.seq = v.seq and (b.subscription is null or d.ended_as is distinct from 'delivered' or b.subscription = any (d.given))))
       from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
              where e.seq > b.after order by e.seq limit walk.most) v;
 end $$;

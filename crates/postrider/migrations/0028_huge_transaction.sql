@@ -156,3 +156,39 @@ begin
     end loop;
     return false;
 end $$;
+
+-- What the relay needs somebody for, and what is held.
+create function postrider.alerts_of_relay() returns setof postrider.alert
+language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
+begin
+    return query
+    select 'poison', case when bool_or(p.retry_at is null) then 'critical' else 'warning' end, 'subscription ' || coalesce(min(s.name), p.subscription::text),
+           min(p.since), format('%s events could not become jobs of subscription %s and were set aside: %s', count(*),
+           coalesce(min(s.name), p.subscription::text), max(p.error)),
+           'mend what the error says, then postrider.requeue(); or let go of them with postrider.drop_poison(reason)'
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.ended_at is null group by p.subscription;
+    return query
+    select 'rebased', 'warning', 'epoch ' || l.no, l.started_at, format('the log began epoch %s at %s: %s; %s events that it had not relayed were turned into jobs',
+           l.no, postrider.said(l.started_at), l.note, (select count(*) from postrider.rebased r where r.epoch = l.no)),
+           'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
+      from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
+    return query
+    select 'backlog', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+           format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
+                  b.events, coalesce('; these wait for it, since they keep an order: ' || (
+                      select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
+                        join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
+           'nothing is needed: everybody else''s events come by turns with it'
+      from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
+    return query
+    select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
+           format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
+           'postrider.resume_outbound() lets it go on'
+      from postrider.instance i where i.outbound_paused_at is not null;
+    return query
+    select 'outbound_held', 'critical', 'instance ' || s.name, s.seen_at,
+           format('application %s is configured for instance %s and this database is %s: it holds its outbound work', s.app, s.name, i.name),
+           'give it the database that it is meant for; or, if this copy is to be one of its own, postrider.name_instance(name)'
+      from postrider.stranger s cross join postrider.instance i;
+end $$;

@@ -809,6 +809,7 @@ CREATE FUNCTION postrider.await_fanout(event uuid) RETURNS postrider.fanout
     AS $$
 declare
     v record;
+    d postrider.event_delay;
     c postrider.cut;
     told postrider.fanout;
     low bigint;
@@ -821,13 +822,25 @@ begin
         return told;
     end if;
     told.state := 'waiting';
+    select * into d from postrider.event_delay x where x.seq = v.seq;
+    if d.ended_as = 'cancelled' then
+        told.state := 'cancelled';
+        return told;
+    elsif d.seq is not null and d.ended_at is null then
+        return told;
+    end if;
+    select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
+      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
+     where p.event_seq = v.seq and p.ended_at is null;
+    if d.ended_as = 'delivered' then
+        told.state := case when d.first_job is null then 'elsewhere' else 'done' end;
+        told.jobs := postrider.jobs_between(v.seq, array[d.first_job], array[d.last_job]);
+        return told;
+    end if;
     if not postrider.is_relayed(v.seq, v.xid) or postrider.is_owed(v.seq, v.xid, v.type, v.owner) then
         return told;
     end if;
     told.state := 'done';
-    select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
-      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
-     where p.event_seq = v.seq and p.ended_at is null;
     -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
     select max(l.no) into c.epoch from postrider.log_epoch l where l.floor_seq < v.seq;
     select min(x.no), max(x.no) into low, high from postrider.cut x where x.epoch = c.epoch;
@@ -849,15 +862,12 @@ begin
         told.state := 'elsewhere';
         return told;
     end if;
-    select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
+    select postrider.jobs_between(v.seq, array_agg(x.first), array_agg(x.last)) into told.jobs
       from (select c.first_job as first, c.last_job as last
-            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made'
             -- of those that kept an order behind a huge transaction
             union select y.first_job, y.last_job from postrider.subscription_start b
                     join postrider.cut y on y.start = b.id and y.part_upto >= v.seq and y.part_after < v.seq
-                   where b.subscription is null) x
-     cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
-      join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
+                   where b.subscription is null) x;
     return told;
 end $$;
 
@@ -930,6 +940,61 @@ CREATE FUNCTION postrider.cancel(ids bigint[], reason text DEFAULT NULL::text) R
 begin
     perform postrider.check_isolation();
     return query select c.id, c.effect, c.state from postrider.cancel_within(ids, nullif(left(cancel.reason, 1000), ''), 30) c;
+end $$;
+
+
+--
+-- Name: cancel_event(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cancel_event(event uuid, reason text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    v record;
+    d postrider.event_delay;
+    became postrider.fanout;
+    says text := coalesce(nullif(left(reason, 1000), ''), 'the event was cancelled');
+begin
+    perform postrider.check_isolation();
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    if not found then
+        return 'unknown';
+    end if;
+    select * into d from postrider.event_delay x where x.seq = v.seq for update;
+    if not found and v.xid = pg_current_xact_id_if_assigned() then
+        insert into postrider.event_delay (seq, ended_at, ended_as, reason) values (v.seq, clock_timestamp(), 'cancelled', says);
+        return 'cancelled';
+    elsif d.ended_as = 'cancelled' then
+        return 'cancelled';
+    elsif d.seq is not null and d.ended_at is null then
+        update postrider.event_delay x set ended_at = clock_timestamp(), ended_as = 'cancelled', reason = says where x.seq = v.seq;
+        return 'cancelled';
+    end if;
+    became := postrider.await_fanout(event);
+    if became.state = 'waiting' then
+        perform postrider.refuse('PR005', 'event', 'the relay has not come to it yet', 'try again when it has: see postrider.await_fanout');
+    elsif became.state <> 'done' or became.jobs = '{}' and became.aside = '{}'
+          -- one of its jobs may stand for others, or another one for it
+          or exists (select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.coalescing)
+    then
+        return 'delivered';
+    end if;
+    begin
+        if exists (select from postrider.cancel_within(became.jobs, says, 30) c where c.effect <> 'done')
+           or exists (select from unnest(became.jobs) i join postrider.done x on x.class = (i & 3)::smallint and x.id = i where x.attempt > 0)
+        then
+            -- what was cancelled so far is taken back
+            raise sqlstate 'PR999';
+        end if;
+    exception when sqlstate 'PR999' then
+        return 'delivered';
+    end;
+    if became.aside <> '{}' then
+        perform postrider.drop_poison(says, event);
+    end if;
+    return 'cancelled';
 end $$;
 
 
@@ -2143,6 +2208,26 @@ end $$;
 
 
 --
+-- Name: count_relayed(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.count_relayed() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+    select count(*)
+      from (select * from postrider.cut order by no desc limit 1) c
+      join postrider.log_epoch l on l.no = c.epoch
+     cross join postrider.event e
+     where case when e.seq <= l.floor_seq
+                then e.xid <> all (l.late) and not exists (select from postrider.rebased r where r.seq = e.seq and r.cut is null)
+                else (pg_visible_in_snapshot(e.xid, coalesce(c.lo, c.hi)) or c.more and e.seq <= c.last_seq and pg_visible_in_snapshot(e.xid, c.hi))
+                     and not exists (select from postrider.backlog b where b.over_at is null and e.xid = any (b.xids) and e.seq > b.after) end
+$$;
+
+
+--
 -- Name: cut_hash(bytea, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2486,6 +2571,23 @@ end $$;
 
 
 --
+-- Name: delay_event(bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.delay_event(seq bigint, deliver_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    -- its partition is kept until then
+    if deliver_at > clock_timestamp() + interval '366 days' then
+        perform postrider.refuse('PR005', 'deliver_at', 'it is more than 366 days ahead', 'record it nearer to its time, for example by a schedule');
+    end if;
+    insert into postrider.event_delay (seq, deliver_at) values (delay_event.seq, delay_event.deliver_at);
+end $$;
+
+
+--
 -- Name: delete(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2557,6 +2659,7 @@ begin
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
             delete from postrider.poison p where p.event_seq >= drop_events.epoch << 46 and p.event_seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.event_delay d where d.seq >= drop_events.epoch << 46 and d.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.rebased r where r.seq >= drop_events.epoch << 46 and r.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.erased x where x.seq >= drop_events.epoch << 46 and x.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
@@ -2680,7 +2783,7 @@ begin
               order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
     loop
         select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
-        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
         job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
         if job is null then
             perform postrider.poison_tried(p, false, null, null, null);
@@ -3144,6 +3247,11 @@ begin
       left join postrider.subscription b on b.id = x.subscription;
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
+    end if;
+    if exists (select from postrider.event_delay d where d.ended_at is null
+                  and d.seq >= event_pinned_by.epoch << 46 and d.seq < (event_pinned_by.epoch + 1) << 46)
+    then
+        return 'events that are to be delivered later';
     end if;
     select string_agg(x.name, ', ' order by x.name) into subs
       from postrider.subscription_start b join postrider.subscription x on x.id = any (postrider.walkers(b))
@@ -4260,6 +4368,7 @@ begin
     if answer.jobs + new.aside > 0 then
         new.jobs := answer.jobs;
         new.last_job := postrider.job_position() | 3;
+        new.backlog := null;
         new.start := b.id;
         new.part_after := b.after;
         new.part_upto := last_seen;
@@ -4745,6 +4854,43 @@ begin
       left join postrider.progress p on p.id = j.id and p.lease = l.id
      order by j.o;
 end $$;
+
+
+--
+-- Name: poison; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.poison (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL,
+    cut bigint NOT NULL,
+    code text NOT NULL,
+    error text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    tries smallint DEFAULT 1 NOT NULL,
+    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retry_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
+);
+
+
+--
+-- Name: jobs_between(bigint, bigint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_between(seq bigint, first bigint[], last bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    RETURN (SELECT COALESCE(array_agg(j.id ORDER BY j.id), '{}'::bigint[]) AS "coalesce" FROM (((SELECT u.first, u.last FROM UNNEST(jobs_between.first, jobs_between.last) u(first, last) UNION SELECT p.first_job, p.last_job FROM postrider.poison p WHERE ((p.event_seq = jobs_between.seq) AND (p.ended_as = 'made'::text))) x CROSS JOIN (VALUES ((1)::smallint), ((2)::smallint), ((3)::smallint)) k(class)) JOIN postrider.job j ON (((j.class = k.class) AND (j.id > (x.first | (3)::bigint)) AND (j.id <= x.last) AND (j.event_seq = jobs_between.seq)))));
 
 
 --
@@ -5417,6 +5563,7 @@ declare
            and case when make_one.subscriptions is null then not r.starting and not postrider.is_held_back(r.subscription)
                     else r.subscription = any (make_one.subscriptions) end
            and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+           and (make_one.subscriptions is not null or not exists (select from postrider.event_delay d where d.seq = make_one.seq))
          order by r.subscription);
     first_of int[] := array[1];
     last_of int[] := array[cardinality(subs)];
@@ -5543,6 +5690,25 @@ PARTITION BY RANGE (seq);
 
 
 --
+-- Name: event_delay; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event_delay (
+    seq bigint NOT NULL,
+    deliver_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    given bigint[],
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_delivered_or_cancelled CHECK ((ended_as = ANY (ARRAY['delivered'::text, 'cancelled'::text]))),
+    CONSTRAINT what_is_not_over_has_a_time CHECK (((deliver_at IS NOT NULL) OR (ended_as = 'cancelled'::text)))
+);
+
+
+--
 -- Name: route; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -5622,6 +5788,10 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
                             FROM postrider.route q
                            WHERE ((q.type = u.type) AND q.reads))))
                   OFFSET 0) v ON (true))
+           WHERE ((matches.subscriptions IS NOT NULL) OR (NOT ( SELECT (EXISTS ( SELECT
+                            FROM postrider.event_delay)) AS "exists")) OR (NOT (EXISTS ( SELECT
+                    FROM postrider.event_delay d
+                   WHERE (d.seq = u.seq)))))
           OFFSET 0) e
       CROSS JOIN LATERAL ( SELECT a.type,
              a.owner,
@@ -5768,6 +5938,16 @@ CREATE FUNCTION postrider.nearest_names(name text, names text[]) RETURNS text
     select coalesce((select string_agg(quote_literal(n), ', ' order by d, n) from near),
                     (select string_agg(quote_literal(n), ', ' order by abs(length(n) - length(name)), n) from akin));
 $$;
+
+
+--
+-- Name: next_due_in_ms(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.next_due_in_ms() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT GREATEST((((EXTRACT(epoch FROM (d.deliver_at - clock_timestamp())) * (1000)::numeric))::bigint + 1), (100)::bigint) AS "greatest" FROM postrider.event_delay d WHERE (d.ended_at IS NULL) ORDER BY d.deliver_at, d.seq LIMIT 1);
 
 
 --
@@ -5934,7 +6114,6 @@ begin
     new.first_seq := null;
     new.digest := null;
     new.joined := null;
-    new.backlog := null;
     new.apart := case when new.more then new.apart end;
     new.events_total := last.events_total;
     new.jobs_total := last.jobs_total + new.jobs;
@@ -6449,30 +6628,6 @@ CREATE FUNCTION postrider.poison_retry_at(tries integer) RETURNS timestamp with 
 
 
 --
--- Name: poison; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.poison (
-    event_seq bigint NOT NULL,
-    subscription bigint NOT NULL,
-    cut bigint NOT NULL,
-    code text NOT NULL,
-    error text NOT NULL,
-    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    tries smallint DEFAULT 1 NOT NULL,
-    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retry_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    ended_as text,
-    reason text,
-    first_job bigint,
-    last_job bigint,
-    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
-    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
-);
-
-
---
 -- Name: poison_tried(postrider.poison, boolean, text, text, bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6761,10 +6916,10 @@ end $$;
 
 
 --
--- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text) RETURNS uuid
+CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text, deliver_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -6827,6 +6982,9 @@ begin
     insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, version, type, owner, subject, cause, traceparent, data)
     values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), depth, record.version, record.type, record.owner, record.subject,
             record.cause, record.traceparent, record.data);
+    if deliver_at > at then
+        perform postrider.delay_event(new_seq, deliver_at);
+    end if;
     if mismatch is not null then
         insert into postrider.type_mismatch (seq, type, version, problem) values (new_seq, record.type, record.version, mismatch);
     end if;
@@ -6855,15 +7013,16 @@ begin
     end if;
     for e in select j from json_array_elements(events) j loop
         select k into stray from json_object_keys(e) k
-         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent')
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent',
+                         'deliver_at')
          limit 1;
         if found then
             perform postrider.refuse('PR005', stray, 'it is not an option of an event',
-                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent');
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent, deliver_at');
         end if;
         return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
             (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
-            e ->> 'traceparent');
+            e ->> 'traceparent', (e ->> 'deliver_at')::timestamptz);
     end loop;
 end $$;
 
@@ -7116,7 +7275,7 @@ declare
     retried int := 0;
     slice_most int := case when careful then least(most, 256) else most end;
     start bigint;
-    behind postrider.backlog;
+    beside postrider.relayed;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -7150,6 +7309,7 @@ begin
         retried := postrider.retry_poison();
         answer.retry_in_ms := 0;
     end if;
+    answer.retry_in_ms := least(answer.retry_in_ms, postrider.next_due_in_ms());
     if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
         s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
         if s.seqs is not null then
@@ -7157,10 +7317,12 @@ begin
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
     end if;
-    -- what is taken apart takes turns with what is new
-    select * into behind from postrider.backlog b where b.over_at is null order by b.id limit 1;
-    if behind.id is not null and (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
-        return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
+    -- what is due, and what is taken apart, takes turns with what is new
+    if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if beside.why = 'done' then
+            return beside;
+        end if;
     end if;
 
     if last.more then
@@ -7180,13 +7342,12 @@ begin
     if s.seqs is null and new.apart is null and not last.more and (new.lo is null
        or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
-        if behind.id is not null then
-            return postrider.relay_backlog(last, behind, row (slice_most, elsewhere, careful, false, refused), answer);
-        elsif retried > 0 then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if retried > 0 then
             answer.jobs := retried;
             perform postrider.wake('postrider_job');
         end if;
-        return answer;
+        return case when beside.why = 'done' then beside else answer end;
     end if;
     new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
     if new.apart is not null and not last.more then
@@ -7200,7 +7361,7 @@ begin
          where x.id = start;
         answer.starting := true;
     end if;
-    answer.more := answer.more or new.apart is not null or behind.id is not null;
+    answer.more := answer.more or new.apart is not null or exists (select from postrider.backlog b where b.over_at is null);
     return answer;
 end $$;
 
@@ -7243,6 +7404,122 @@ begin
     answer := postrider.append_cut(last, new, s, how, answer);
     -- what is new comes next
     answer.more := true;
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_beside(postrider.cut, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    b postrider.backlog;
+    due postrider.relayed;
+begin
+    select * into b from postrider.backlog x where x.over_at is null order by x.id limit 1;
+    if b.id is null or (select c.backlog from postrider.cut c where c.backlog is not null order by c.no desc limit 1) is distinct from 0 then
+        due := postrider.relay_due(last, how, answer);
+        if due.why = 'done' then
+            return due;
+        end if;
+    end if;
+    if b.id is not null then
+        return postrider.relay_backlog(last, b, how, answer);
+    end if;
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_due(postrider.cut, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    due postrider.slice;
+    run postrider.slice;
+    new postrider.cut := last;
+    subs bigint[];
+    starting bigint[];
+    made record;
+    first int := 1;
+    upto int;
+begin
+    select array_agg(e.seq order by d.deliver_at, d.seq), array_agg(e.type order by d.deliver_at, d.seq), array_agg(e.owner order by d.deliver_at, d.seq)
+      into due.seqs, due.types, due.owners
+      from (select x.seq, x.deliver_at from postrider.event_delay x
+             where x.ended_at is null and x.deliver_at <= clock_timestamp()
+             order by x.deliver_at, x.seq limit least(how.most, 500) for update skip locked) d
+     cross join lateral (select v.seq, v.type, v.owner from postrider.event v where v.seq = d.seq) e;
+    if due.seqs is null then
+        return answer;
+    end if;
+    select coalesce(array_agg(distinct r.subscription), '{}'), array_agg(distinct r.subscription) filter (where r.starting) into subs, starting
+      from postrider.route r where r.type = any (due.types);
+    new.at := greatest(clock_timestamp(), last.at);
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := how.elsewhere;
+    new.first_job := postrider.job_position();
+    loop
+        upto := first;
+        while due.seqs[upto + 1] > due.seqs[upto] loop
+            upto := upto + 1;
+        end loop;
+        run := row (due.seqs[first:upto], due.types[first:upto], due.owners[first:upto], null);
+        if how.elsewhere then
+            answer.matched := postrider.tell_matched(new.at, run.seqs, run.types, run.owners, subs);
+            if how.refused is not null then
+                select x.matched_left, x.aside into answer.matched, new.aside
+                  from postrider.without_refused(last.no + 1, answer.matched, how.refused) x;
+            end if;
+            new.jobs := json_array_length(answer.matched -> 'jobs');
+        elsif how.careful then
+            select * into made from postrider.make_each(last.no + 1, new.at, run, false, subs);
+            new.jobs := new.jobs + made.jobs;
+            new.aside := new.aside + made.aside;
+            upto := first + made.upto - 1;
+        else
+            new.jobs := new.jobs + postrider.fan_out(new.at, run.seqs, run.types, run.owners, subs);
+        end if;
+        -- another engine is told of one run, and care may have found enough
+        exit when upto >= cardinality(due.seqs) or how.elsewhere or how.careful;
+        first := upto + 1;
+    end loop;
+    new.last_job := postrider.job_position() | 3;
+    update postrider.event_delay d
+       set ended_at = clock_timestamp(), ended_as = 'delivered', given = starting,
+           first_job = case when not how.elsewhere then new.first_job end, last_job = case when not how.elsewhere then new.last_job end
+     where d.seq = any (due.seqs[1:upto]);
+    new.backlog := 0;
+    new.start := null;
+    new.part_after := null;
+    new.part_upto := null;
+    answer.no := postrider.note_cut(last, new);
+    answer.jobs := new.jobs;
+    answer.aside := new.aside;
+    answer.more := true;
+    answer.why := 'done';
+    if new.jobs > 0 and not how.elsewhere then
+        perform postrider.wake('postrider_job');
+    end if;
     return answer;
 end $$;
 
@@ -9517,6 +9794,17 @@ begin
     if v.twice > 0 then
         v.findings := v.findings || format('%s pairs of an event and a subscription have more than one job', v.twice);
     end if;
+    if "from" is null and "to" is null and v.unchecked_events = 0 and v.broken = 0 then
+        -- what each row says of itself may be right, and an event be in none of them
+        lost := postrider.count_relayed() - before.events_total;
+        if lost > 0 then
+            v.missing := v.missing + lost;
+            v.findings := v.findings || format('%s events of the log are behind the position, and no row of cut took them', lost);
+        elsif lost < 0 and v.missing = 0 then
+            v.missing := v.missing - lost;
+            v.findings := v.findings || format('the rows of cut took %s events that are not behind the position, or not in the log', -lost);
+        end if;
+    end if;
     if "to" is null and exists (
         select from (select coalesce(max(y.last_job), 0) as last_job from postrider.cut y) l
           cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
@@ -9582,6 +9870,10 @@ begin
                 select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = any (walkers))
            and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
            and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
+           -- what is delayed is given when it is due, to those that start as well
+           and (not (select exists (select from postrider.event_delay)) or not exists (
+                select from postrider.event_delay d
+                 where d.seq = v.seq and (b.subscription is null or d.ended_as is distinct from 'delivered' or b.subscription = any (d.given))))
       from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
              where e.seq > b.after order by e.seq limit walk.most) v;
 end $$;
@@ -10776,6 +11068,14 @@ ALTER TABLE ONLY postrider.erased
 
 
 --
+-- Name: event_delay event_delay_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.event_delay
+    ADD CONSTRAINT event_delay_pkey PRIMARY KEY (seq);
+
+
+--
 -- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11134,6 +11434,13 @@ CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING bt
 --
 
 CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
+
+
+--
+-- Name: event_delay_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX event_delay_due ON postrider.event_delay USING btree (deliver_at, seq) WHERE (ended_at IS NULL);
 
 
 --
@@ -11523,6 +11830,13 @@ REVOKE ALL ON FUNCTION postrider.cancel(ids bigint[], reason text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION cancel_event(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cancel_event(event uuid, reason text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION cancel_within(ids bigint[], reason text, looks integer); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11747,6 +12061,13 @@ REVOKE ALL ON FUNCTION postrider.count_jobs(most integer) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION count_relayed(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.count_relayed() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION cut_hash(previous bytea, c postrider.cut); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11793,6 +12114,13 @@ REVOKE ALL ON FUNCTION postrider.declare_types(types json, app text, gen bigint,
 --
 
 REVOKE ALL ON FUNCTION postrider.declare_versions(type text, versions json, app text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION delay_event(seq bigint, deliver_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.delay_event(seq bigint, deliver_at timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -12244,6 +12572,13 @@ REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM 
 
 
 --
+-- Name: FUNCTION jobs_between(seq bigint, first bigint[], last bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.jobs_between(seq bigint, first bigint[], last bigint[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION jobs_of_cut(c postrider.cut, OUT n bigint, OUT gone boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12416,6 +12751,13 @@ REVOKE ALL ON FUNCTION postrider.name_instance(name text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION next_due_in_ms(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.next_due_in_ms() FROM PUBLIC;
 
 
 --
@@ -12650,10 +12992,10 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
--- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text, deliver_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text, deliver_at timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -12717,6 +13059,20 @@ REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean, careful 
 --
 
 REVOKE ALL ON FUNCTION postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
 
 
 --

@@ -209,8 +209,20 @@ async fn y9_y8_a_copy_that_was_made_in_the_middle_of_a_huge_transaction_gets_the
             from postrider.job j join postrider.event e on e.seq = j.event_seq and e.subject ~ '^(huge|beside|later)'
             join postrider.subscription s on s.id = j.subscription and s.name in ('s.order', 's.start')) x where back";
         assert_eq!(number(pool, disordered).await, 0);
-        assert_eq!(proof::verify(pool, None, None).await.unwrap().findings, Vec::<String>::new());
+        // what the source removed by hand is what it finds, and nothing else
+        assert_eq!(
+            proof::verify(pool, None, None).await.unwrap().findings,
+            ["row 2 of cut made 200 jobs, 0 are there"]
+        );
     }
+    // below the floor no window tells of an event: it is counted
+    run(
+        &pool,
+        "insert into postrider.event select (jsonb_populate_record(e, jsonb_build_object('seq', 0))).* from postrider.event e order by seq limit 1",
+    )
+    .await;
+    let found = proof::verify(&pool, None, None).await.unwrap().findings;
+    assert_eq!(found.last().unwrap(), "1 events of the log are behind the position, and no row of cut took them");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -80,6 +80,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(26, "0026_subscription", Core),
     migration!(27, "0027_fan_out", Core),
     migration!(28, "0028_huge_transaction", Core),
+    migration!(29, "0029_delayed_event", Core),
     migration!(36, "0036_tag", Core),
 ];
 
