@@ -22,6 +22,7 @@ mod meter; // how much of an answer is read
 mod client; // one POST under one deadline
 mod judge; // what an answer means
 mod deliver; // all of it, as a handler
+mod service; // the same for a service that the process is built with
 
 pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
 pub use clock::Clock;
@@ -35,6 +36,7 @@ pub use guard::{BLOCKED, Blocked, Guard, Vetted};
 pub use judge::RETRY_AFTER_MAX;
 pub use schedule::{ATTEMPTS_MAX, schedule};
 pub use seal::{Seal, SealError};
+pub use service::{SERVICE_TIMEOUT, Service};
 pub use target::{Target, URL_BYTES_MAX};
 
 /// Every statement of this crate, for the test that prepares them on a real Postgres.
