@@ -296,7 +296,7 @@ create type postrider.verified as (
 -- findings are told in words. Without a time, and if nothing is unchecked, it also counts the log itself: each event that the position covers is in a row. All is well if missing, twice,
 -- broken and altered are 0.
 create function postrider.verify("from" timestamptz default null, "to" timestamptz default null) returns postrider.verified
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off set enable_hashagg = off set work_mem = '64MB' as $$
 declare
     v postrider.verified;
     c postrider.cut;

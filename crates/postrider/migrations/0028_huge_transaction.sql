@@ -180,13 +180,16 @@ begin
            'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
       from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
     return query
-    select 'backlog', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+    select 'huge_transaction', 'warning', 'transaction ' || b.xids[1], b.opened_at,
            format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
                   b.events, coalesce('; these wait for it, since they keep an order: ' || (
                       select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
                         join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
            'nothing is needed: everybody else''s events come by turns with it'
       from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
+    return query
+    select 'watch', case w.severity when 'critical' then 'critical' else 'warning' end, 'watch ' || w.watch, null::timestamptz, w.says, w.remedy
+      from postrider.check_watches() w where w.severity <> 'hole';
     return query
     select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
            format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),

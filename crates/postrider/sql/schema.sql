@@ -531,13 +531,16 @@ begin
            'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
       from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
     return query
-    select 'backlog', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+    select 'huge_transaction', 'warning', 'transaction ' || b.xids[1], b.opened_at,
            format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
                   b.events, coalesce('; these wait for it, since they keep an order: ' || (
                       select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
                         join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
            'nothing is needed: everybody else''s events come by turns with it'
       from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
+    return query
+    select 'watch', case w.severity when 'critical' then 'critical' else 'warning' end, 'watch ' || w.watch, null::timestamptz, w.says, w.remedy
+      from postrider.check_watches() w where w.severity <> 'hole';
     return query
     select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
            format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
@@ -9539,7 +9542,7 @@ CREATE FUNCTION postrider.types_of_transactions(xids xid8[]) RETURNS text[]
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    until timestamptz := clock_timestamp() + interval '1 second';
+    until timestamptz := clock_timestamp() + interval '3 seconds';
     types text[] := '{}';
     part record;
     x xid8;
@@ -9548,10 +9551,16 @@ begin
     foreach x in array xids loop
         after := 0;
         loop
-            select count(*) as n, max(v.seq) as last, array_agg(distinct v.type) as types into part
-              from (select e.seq, e.type from postrider.event e where e.xid = x and e.seq > after order by e.seq limit 20000) v;
-            types := array(select unnest(types) union select unnest(part.types));
-            exit when part.n < 20000;
+            -- mostly all are of one type, which the smallest and the largest tell
+            select count(*) as n, max(v.seq) as last, min(v.type) as smallest, max(v.type) as largest into part
+              from (select e.seq, e.type from postrider.event e where e.xid = x and e.seq > after order by e.seq limit 50000) v;
+            if part.smallest < part.largest then
+                types := types || array(select distinct e.type from postrider.event e where e.xid = x and e.seq > after and e.seq <= part.last
+                                           and e.type <> all (types));
+            elsif part.smallest <> all (types) then
+                types := types || part.smallest;
+            end if;
+            exit when part.n < 50000;
             after := part.last;
             if clock_timestamp() > until then
                 return null;
@@ -9724,6 +9733,8 @@ CREATE FUNCTION postrider.verify("from" timestamp with time zone DEFAULT NULL::t
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET enable_hashagg TO 'off'
+    SET work_mem TO '64MB'
     AS $$
 declare
     v postrider.verified;

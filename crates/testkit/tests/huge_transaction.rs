@@ -321,7 +321,8 @@ async fn y8_a_huge_transaction_is_shown_pins_its_partition_and_a_lost_event_of_i
         pass(&mut connection, false).await;
     }
     run_on(pool, "update postrider.backlog set opened_at = opened_at - interval '2 minutes'").await;
-    let alert = inspect::alerts(pool).await.unwrap().into_iter().find(|alert| alert.name == "backlog").unwrap();
+    let alert =
+        inspect::alerts(pool).await.unwrap().into_iter().find(|alert| alert.name == "huge_transaction").unwrap();
     assert!(alert.says.contains("s.a, s.latest"), "{}", alert.says);
     let first = "select id from postrider.event order by seq limit 1";
     let last = "select id from postrider.event order by seq desc limit 1";
