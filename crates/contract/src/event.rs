@@ -23,6 +23,8 @@ pub struct NewEvent {
     pub version: Option<i16>,
     /// The trace that it belongs to, as the W3C's `traceparent`. A text that is none is dropped and counted.
     pub traceparent: Option<String>,
+    /// When it is to be delivered, if that is not at once: its jobs are made then. At most 366 days ahead; a time that is over means now.
+    pub deliver_at: Option<Timestamp>,
 }
 
 impl NewEvent {
@@ -38,6 +40,7 @@ impl NewEvent {
             idempotency_key: None,
             version: None,
             traceparent: None,
+            deliver_at: None,
         }
     }
 }

@@ -24,6 +24,23 @@ create index event_cut on postrider.event (xid, seq);
 insert into postrider.partitioned (name, unit) values ('event', 'event');
 select postrider.make_partitions('event');
 
+-- Events that are delivered later than they are recorded, and those that were cancelled: the relay passes by what has a row here. When it is
+-- due, its jobs are made, see postrider.relay_due.
+create table postrider.event_delay (
+    seq        bigint      not null primary key,
+    deliver_at timestamptz,                          -- null: it was cancelled by the transaction that recorded it
+    ended_at   timestamptz,
+    ended_as   text,
+    reason     text,
+    given      bigint[],                             -- subscriptions that were starting when it was delivered, and have it
+    first_job  bigint,                               -- the ids of its jobs lie between
+    last_job   bigint,
+    constraint an_end_has_a_name check ((ended_at is null) = (ended_as is null)),
+    constraint ended_as_is_delivered_or_cancelled check (ended_as in ('delivered', 'cancelled')),
+    constraint what_is_not_over_has_a_time check (deliver_at is not null or ended_as = 'cancelled')
+);
+create index event_delay_due on postrider.event_delay (deliver_at, seq) where ended_at is null;
+
 create table postrider.idempotency (
     owner    text        not null,
     key      text        not null,
@@ -49,13 +66,13 @@ language sql immutable strict set search_path = pg_catalog, pg_temp
 return ('x' || right(replace(id::text, '-', ''), 16))::bit(64)::bigint & 4611686018427387903;
 
 -- Records one event in the caller's transaction. Refuses with PR001 (type, owner, subject), PR002 and PR003 (data),
--- PR004 (type), PR005 (idempotency_key, version, cause), PR006 (idempotency_key), PR008 (subject, data), PR009 (cause); writes nothing then.
+-- PR004 (type), PR005 (idempotency_key, version, cause, deliver_at), PR006 (idempotency_key), PR008 (subject, data), PR009 (cause); writes nothing then.
 -- The common way is written for its cost: simple expressions, which plpgsql evaluates without a plan, and one statement. What is
 -- rare stands in functions of its own.
 create function postrider.record(
     type text, subject text, data json default '{}', owner text default '', occurred_at timestamptz default null,
     cause uuid default null, idempotency_key text default null, version int default null,
-    traceparent text default null
+    traceparent text default null, deliver_at timestamptz default null
 ) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -117,6 +134,9 @@ begin
     insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, version, type, owner, subject, cause, traceparent, data)
     values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), depth, record.version, record.type, record.owner, record.subject,
             record.cause, record.traceparent, record.data);
+    if deliver_at > at then
+        perform postrider.delay_event(new_seq, deliver_at);
+    end if;
     if mismatch is not null then
         insert into postrider.type_mismatch (seq, type, version, problem) values (new_seq, record.type, record.version, mismatch);
     end if;
@@ -223,14 +243,15 @@ begin
     end if;
     for e in select j from json_array_elements(events) j loop
         select k into stray from json_object_keys(e) k
-         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent')
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent',
+                         'deliver_at')
          limit 1;
         if found then
             perform postrider.refuse('PR005', stray, 'it is not an option of an event',
-                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent');
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent, deliver_at');
         end if;
         return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
             (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
-            e ->> 'traceparent');
+            e ->> 'traceparent', (e ->> 'deliver_at')::timestamptz);
     end loop;
 end $$;

@@ -39,14 +39,37 @@ create table postrider.cut (
     digest       bytea,                              -- over the events in the order of seq, see postrider.relay
     joined       bytea,                              -- of a row that stands for several: the hash of the last one
     hash         bytea       not null,               -- over the row before and this one
+    apart        xid8[],                             -- transactions of the window that are taken beside it, see postrider.backlog
+    backlog      bigint,                             -- the events are a slice of this backlog; the position stays
+    start        bigint,                             -- the jobs are of a slice of the log that was walked for this start; the position stays
+    part_after   bigint,                             -- of these two: the slice has the numbers above, up to
+    part_upto    bigint,
     constraint a_window_is_open_as_a_whole check (more = (lo is not null))
 );
+-- Where in a backlog, or in what was walked, an event was taken: few rows of long ago are looked at for one that is asked for.
+create index cut_of_backlog on postrider.cut (backlog, part_upto) where backlog is not null;
+create index cut_of_start on postrider.cut (start, part_upto) where start is not null;
+
+-- Huge transactions of one window: their events are turned into jobs slice by slice, in the order of seq, by turns with what is new. The
+-- position is past them meanwhile.
+create table postrider.backlog (
+    id        bigint      generated always as identity primary key,
+    epoch     int         not null references postrider.log_epoch (no),
+    opened_no bigint      not null,                  -- the row of cut whose window they are of
+    xids      xid8[]      not null,
+    types     text[],                                -- of their events; null: there was no time to look at all of them
+    after     bigint      not null,                  -- the last seq that was taken
+    events    bigint      not null default 0,
+    opened_at timestamptz not null default clock_timestamp(),
+    over_at   timestamptz
+);
+create index backlog_open on postrider.backlog (id) where over_at is null;
 
 create function postrider.cut_hash(previous bytea, c postrider.cut) returns bytea
 language sql immutable set search_path = pg_catalog, pg_temp
 return sha256(convert_to(concat_ws('|', encode(previous, 'hex'), c.no, c.from_no, c.epoch, c.hi::text, c.lo::text, c.more::text, c.n, c.jobs,
     c.aside, c.elsewhere::text, c.events_total, c.jobs_total, c.first_seq, c.last_seq, encode(c.digest, 'hex'),
-    encode(c.joined, 'hex')), 'UTF8'));
+    encode(c.joined, 'hex'), 'apart ' || c.apart::text, 'backlog ' || c.backlog, 'start ' || c.start, c.part_after, c.part_upto), 'UTF8'));
 
 -- The first position of a log that begins now.
 create function postrider.first_cut(epoch int) returns postrider.cut
@@ -81,9 +104,24 @@ create type postrider.relayed as (
 -- Events to be turned into jobs, in the order of seq, and what they are: see postrider.relay.
 create type postrider.slice as (seqs bigint[], types text[], owners text[], digests bytea[]);
 
--- The slice that comes next of what is visible in `hi` and not in `lo`. inside: the last row, if it left the window open.
--- The digest of an event is over everything that it says, its data as a hash, so that data can be erased and the digest stays.
-create function postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most int, inside postrider.cut) returns postrider.slice
+-- What an event says, for the chain of cuts: its data as a hash, so that it can be erased and the digest stays.
+create function postrider.event_digest(
+    data_sha256 bytea, id uuid, occurred_at timestamptz, type text, owner text, subject text, cause uuid) returns bytea
+language sql stable
+return data_sha256 || uuid_send(id) || timestamptz_send(occurred_at) || convert_to(concat_ws(E'\n', type, owner, subject, cause, ''), 'UTF8');
+
+-- The transactions from one to another, without some of them (ascending): the gaps between these, both ends not counted.
+create function postrider.xid_gaps(first xid8, beyond xid8, without xid8[], out above xid8, out below xid8) returns setof record
+language sql immutable
+begin atomic
+    select x.above, x.below
+      from unnest(array[(first::text::bigint - 1)::text::xid8] || array(select w from unnest(without) w where w >= first),
+                  array(select w from unnest(without) w where w >= first) || array[beyond]) x (above, below);
+end;
+
+-- The slice that comes next of a window, w.lo to w.hi, without what is taken apart from it, and one event more. inside: an earlier slice left
+-- the window open; r_first and r_last are its span.
+create function postrider.next_slice(w postrider.cut, after bigint, most int, inside boolean) returns postrider.slice
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -91,36 +129,37 @@ declare
     s postrider.slice;
 begin
     -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
-    if inside.no is null then
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    if not inside then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
-                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+                -- the log is not read through what is taken apart: that is long
+                select v.* from postrider.xid_gaps(pg_snapshot_xmax(w.lo), pg_snapshot_xmax(w.hi), w.apart) g cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid > g.above and xid < g.below and seq > after and pg_visible_in_snapshot(xid, w.hi) offset 0) v) both_kinds
              order by seq limit most + 1) e;
     else
         -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
         -- read the whole window again for each slice
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
                 (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
+                  where seq >= greatest(after + 1, w.r_first) and seq <= w.r_last
+                    and not pg_visible_in_snapshot(xid, w.lo) and xid <> all (array(select pg_snapshot_xip(w.lo)))
+                    and pg_visible_in_snapshot(xid, w.hi) and (w.apart is null or xid <> all (w.apart))
                   order by seq limit most + 1)) both_kinds
              order by seq limit most + 1) e;
     end if;
@@ -129,7 +168,7 @@ end $$;
 
 -- One pass over at most `most` events; call again at once while `more`. why: 'done', 'idle' (nothing new), 'busy' (another
 -- relay is at it), 'rebase' (this cluster is not the one that the position was taken in, see postrider.start_rebase). open_writers:
--- transactions were open that may still bring events from before this pass. retry_in_ms: when a pair that was set aside is due again.
+-- transactions were open that may still bring events from before this pass. retry_in_ms: when a pair that was set aside, or a delayed event, is due.
 -- careful: what cannot be turned into jobs is looked for and set aside; for a pass after one that failed.
 -- elsewhere: no jobs are made; the caller makes what `matched` tells, in this transaction, but for the pairs of `refused`, which its
 -- engine does not take: [{seq, subscription, error}].
@@ -147,6 +186,8 @@ declare
     answer postrider.relayed;
     retried int := 0;
     slice_most int := case when careful then least(most, 256) else most end;
+    start bigint;
+    beside postrider.relayed;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -180,6 +221,7 @@ begin
         retried := postrider.retry_poison();
         answer.retry_in_ms := 0;
     end if;
+    answer.retry_in_ms := least(answer.retry_in_ms, postrider.next_due_in_ms());
     if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
         s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
         if s.seqs is not null then
@@ -187,27 +229,52 @@ begin
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
     end if;
+    -- what is due, and what is taken apart, takes turns with what is new
+    if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if beside.why = 'done' then
+            return beside;
+        end if;
+    end if;
 
     if last.more then
-        new.lo := last.lo;
-        new.hi := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+        new := last;
+        new.joined := null;
+        new.backlog := null;
+        new.start := null;
+        new.part_after := null;
+        new.part_upto := null;
+        s := postrider.next_slice(new, last.last_seq, slice_most, true);
     elsif new.hi::text <> last.hi::text then
         new.lo := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
+        new.apart := postrider.huge_transactions(new, epoch.floor_seq, 5 * most);
+        s := postrider.next_slice(new, epoch.floor_seq, slice_most, false);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if s.seqs is null and not last.more and (new.lo is null
+    if s.seqs is null and new.apart is null and not last.more and (new.lo is null
        or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
         if retried > 0 then
             answer.jobs := retried;
             perform postrider.wake('postrider_job');
         end if;
-        return answer;
+        return case when beside.why = 'done' then beside else answer end;
     end if;
     new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
-    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if new.apart is not null and not last.more then
+        start := postrider.open_backlog(last, new, epoch, s);
+    end if;
+    answer := postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if start is not null then
+        -- up to here those that keep an order walk first, all of it in the order of seq
+        update postrider.subscription_start x
+           set upto = (select row (c.epoch, c.lo, c.hi, c.more, c.last_seq)::postrider.log_position from postrider.cut c order by c.no desc limit 1)
+         where x.id = start;
+        answer.starting := true;
+    end if;
+    answer.more := answer.more or new.apart is not null or exists (select from postrider.backlog b where b.over_at is null);
+    return answer;
 end $$;
 
 -- A row for what changes nothing about what was read: the beginning of an epoch, or jobs that were made of events that had been relayed before, for a
@@ -222,6 +289,7 @@ begin
     new.first_seq := null;
     new.digest := null;
     new.joined := null;
+    new.apart := case when new.more then new.apart end;
     new.events_total := last.events_total;
     new.jobs_total := last.jobs_total + new.jobs;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
@@ -274,30 +342,42 @@ begin
         new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
     end if;
     new.last_job := postrider.job_position() | 3;
-    new.more := false;
-    if how.below then
+    if new.backlog is not null then
+        -- the position stays
+        new.part_upto := s.seqs[n];
+        update postrider.backlog b
+           set after = coalesce(new.part_upto, b.after), events = b.events + n, over_at = case when not over then clock_timestamp() end
+         where b.id = new.backlog;
+    elsif how.below then
         new.lo := null;
+        new.more := false;
         update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
     elsif not over then
         new.lo := null;
+        new.r_first := null;
+        new.r_last := null;
+        new.more := false;
     else
         new.more := true;
         new.r_first := last.r_first;
         new.r_last := last.r_last;
         if not last.more then
-            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
-               and pg_visible_in_snapshot(xid, new.hi);
+            select min(v.first), max(v.last) into new.r_first, new.r_last
+              from postrider.xid_gaps(pg_snapshot_xmax(new.lo), pg_snapshot_xmax(new.hi), new.apart) g
+             cross join lateral (
+                -- not along the numbers: the first of them may be far
+                select min(seq + 0) as first, max(seq + 0) as last from postrider.event
+                 where xid > g.above and xid < g.below and seq > new.last_seq and pg_visible_in_snapshot(xid, new.hi)) v;
         end if;
     end if;
     new.n := n;
     new.first_seq := s.seqs[1];
-    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    if new.backlog is null then
+        new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    end if;
     new.events_total := last.events_total + n;
     new.jobs_total := last.jobs_total + new.jobs;
-    if n > 0 then
-        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
-    end if;
+    new.digest := case when n > 0 then (select sha256(string_agg(d, null)) from unnest(s.digests) d) end;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
     insert into postrider.cut select new.*;
     if new.jobs > 0 and not how.elsewhere then

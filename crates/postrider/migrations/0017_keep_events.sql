@@ -50,6 +50,8 @@ begin
                 pinned_by := 'a log that was restored and not rebased';
             elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
                 pinned_by := 'a rebase that is not over';
+            elsif exists (select from postrider.backlog b where b.over_at is null and b.after >> 46 <= e) then
+                pinned_by := 'events of a huge transaction that are not all jobs yet';
             else
                 -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
@@ -93,8 +95,13 @@ begin
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
     end if;
+    if exists (select from postrider.event_delay d where d.ended_at is null
+                  and d.seq >= event_pinned_by.epoch << 46 and d.seq < (event_pinned_by.epoch + 1) << 46)
+    then
+        return 'events that are to be delivered later';
+    end if;
     select string_agg(x.name, ', ' order by x.name) into subs
-      from postrider.subscription_start b join postrider.subscription x on x.id = b.subscription
+      from postrider.subscription_start b join postrider.subscription x on x.id = any (postrider.walkers(b))
      where b.over_at is null and b.after < (event_pinned_by.epoch + 1) << 46;
     if subs is not null then
         return 'events that are to be walked for the new subscription ' || left(subs, 200);
@@ -128,6 +135,7 @@ begin
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
             delete from postrider.poison p where p.event_seq >= drop_events.epoch << 46 and p.event_seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.event_delay d where d.seq >= drop_events.epoch << 46 and d.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.rebased r where r.seq >= drop_events.epoch << 46 and r.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.erased x where x.seq >= drop_events.epoch << 46 and x.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;

@@ -122,8 +122,10 @@ declare
     subs bigint[] := array(
         select r.subscription from postrider.route r
          where r.type = make_one.type and r.owner = any (array['', make_one.owner])
-           and case when make_one.subscriptions is null then not r.starting else r.subscription = any (make_one.subscriptions) end
+           and case when make_one.subscriptions is null then not r.starting and not postrider.is_held_back(r.subscription)
+                    else r.subscription = any (make_one.subscriptions) end
            and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+           and (make_one.subscriptions is not null or not exists (select from postrider.event_delay d where d.seq = make_one.seq))
          order by r.subscription);
     first_of int[] := array[1];
     last_of int[] := array[cardinality(subs)];
@@ -254,7 +256,7 @@ begin
               order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
     loop
         select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
-        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
         job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
         if job is null then
             perform postrider.poison_tried(p, false, null, null, null);
@@ -347,7 +349,7 @@ begin
                   | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
     mine := pg_current_xact_id();
     select pg_current_snapshot() into new.hi;
-    select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
+    select greatest(max(c.last_seq), max(c.part_upto) filter (where c.backlog is not null), epoch.floor_seq) into highest from postrider.cut c;
     insert into postrider.rebased (seq, epoch)
     select v.seq, epoch.no + 1
       from postrider.event v
@@ -359,6 +361,10 @@ begin
        and not pg_visible_in_snapshot(v.xid, done)
        and not (last.more and v.seq <= last.last_seq and pg_visible_in_snapshot(v.xid, last.hi))
     union
+    -- what is left of a backlog is behind the position
+    select v.seq, epoch.no + 1 from postrider.backlog b join postrider.event v on v.xid = any (b.xids) and v.seq > b.after
+     where b.over_at is null and b.epoch = epoch.no
+    union
     -- of a rebase that was not over
     select v.seq, epoch.no + 1 from postrider.event v where v.seq <= epoch.floor_seq and v.xid = any (epoch.late)
     union
@@ -366,6 +372,7 @@ begin
     select v.seq, epoch.no + 1 from postrider.event v where behind and v.seq <= highest and v.recorded_at > last.at
     on conflict do nothing;
     update postrider.rebased r set epoch = start_rebase.epoch.no + 1 where r.cut is null;
+    update postrider.backlog b set over_at = clock_timestamp() where b.over_at is null;
     perform postrider.note_known();
 
     insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
@@ -417,8 +424,8 @@ begin
         end if;
         update postrider.log_epoch l set late = array(select x from unnest(l.late) x where x <> all (ended)) where l.no = epoch.no;
     end if;
-    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-               || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
       into s.seqs, s.types, s.owners, s.digests
       from (select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq where r.cut is null order by r.seq limit most + 1) e;
     if s.seqs is null then

@@ -119,7 +119,8 @@ end $$;
 create function postrider.is_relayed(seq bigint, xid xid8) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp
 return (
-    select case when is_relayed.seq <= l.floor_seq
+    select not exists (select from postrider.backlog b where b.over_at is null and is_relayed.xid = any (b.xids) and is_relayed.seq > b.after)
+       and case when is_relayed.seq <= l.floor_seq
                 then (l.done_at is not null or not exists (select from postrider.rebased r where r.seq = is_relayed.seq and r.cut is null))
                      and not is_relayed.xid = any (l.late)
                 else pg_visible_in_snapshot(is_relayed.xid, coalesce(c.lo, c.hi))
@@ -127,16 +128,27 @@ return (
       from (select * from postrider.cut order by no desc limit 1) c
       join postrider.log_epoch l on l.no = c.epoch);
 
+-- Jobs of an event, by where their ids may lie, and those that were made when it was requeued.
+create function postrider.jobs_between(seq bigint, first bigint[], last bigint[]) returns bigint[]
+language sql stable set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off
+return (select coalesce(array_agg(j.id order by j.id), '{}')
+          from (select * from unnest(jobs_between.first, jobs_between.last) u (first, last)
+                union select p.first_job, p.last_job from postrider.poison p where p.event_seq = jobs_between.seq and p.ended_as = 'made') x
+         cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+          join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = jobs_between.seq);
+
 create type postrider.fanout as (state text, jobs bigint[], aside text[]);
 
--- What an event became. state: 'done', with its jobs in the order of their ids and the subscriptions for which it was set aside; 'waiting' for the relay;
--- 'unknown': no such event has committed; 'elsewhere': another engine has its jobs. Jobs of subscriptions that began later are not told, and of those that
+-- What an event became. state: 'done', with its jobs in the order of their ids and the subscriptions for which it was set aside; 'waiting' for the relay, or
+-- for its time; 'cancelled' before it was delivered; 'unknown': no such event has committed; 'elsewhere': another engine has its jobs. Jobs of subscriptions that began later are not told, and of those that
 -- coalesce only the job that the event is the latest for and that it made.
 create function postrider.await_fanout(event uuid) returns postrider.fanout
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     v record;
+    d postrider.event_delay;
     c postrider.cut;
     told postrider.fanout;
     low bigint;
@@ -144,18 +156,30 @@ declare
     middle bigint;
 begin
     told := row ('unknown', '{}', '{}');
-    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
     if not found then
         return told;
     end if;
     told.state := 'waiting';
-    if not postrider.is_relayed(v.seq, v.xid) then
+    select * into d from postrider.event_delay x where x.seq = v.seq;
+    if d.ended_as = 'cancelled' then
+        told.state := 'cancelled';
+        return told;
+    elsif d.seq is not null and d.ended_at is null then
         return told;
     end if;
-    told.state := 'done';
     select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
       from postrider.poison p left join postrider.subscription s on s.id = p.subscription
      where p.event_seq = v.seq and p.ended_at is null;
+    if d.ended_as = 'delivered' then
+        told.state := case when d.first_job is null then 'elsewhere' else 'done' end;
+        told.jobs := postrider.jobs_between(v.seq, array[d.first_job], array[d.last_job]);
+        return told;
+    end if;
+    if not postrider.is_relayed(v.seq, v.xid) or postrider.is_owed(v.seq, v.xid, v.type, v.owner) then
+        return told;
+    end if;
+    told.state := 'done';
     -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
     select max(l.no) into c.epoch from postrider.log_epoch l where l.floor_seq < v.seq;
     select min(x.no), max(x.no) into low, high from postrider.cut x where x.epoch = c.epoch;
@@ -169,23 +193,27 @@ begin
         end if;
     end loop;
     select * into c from postrider.cut x
-     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq),
+                           (select y.no from postrider.backlog b join postrider.cut y on y.backlog = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                             where b.epoch = c.epoch and v.xid = any (b.xids) order by y.part_upto limit 1),
+                           low);
     if c.elsewhere then
         told.state := 'elsewhere';
         return told;
     end if;
-    select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
+    select postrider.jobs_between(v.seq, array_agg(x.first), array_agg(x.last)) into told.jobs
       from (select c.first_job as first, c.last_job as last
-            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
-     cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
-      join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
+            -- of those that kept an order behind a huge transaction
+            union select y.first_job, y.last_job from postrider.subscription_start b
+                    join postrider.cut y on y.start = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                   where b.subscription is null) x;
     return told;
 end $$;
 
 -- The events that a row of cut stands for, as its window has them, and what they say; `before` is the row before it.
 create function postrider.events_of_cut(c postrider.cut, before postrider.cut, out n bigint, out digest bytea)
 language plpgsql stable set search_path = pg_catalog, pg_temp
-set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
     floor bigint := (select l.floor_seq from postrider.log_epoch l where l.no = c.epoch);
@@ -196,23 +224,31 @@ declare
     r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
     r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
 begin
-    select count(*), sha256(string_agg(
-               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+    select count(*), sha256(string_agg(postrider.event_digest(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause),
+               null order by e.seq))
       into n, digest
       from (
+        -- by the transactions first: a span of numbers can be the whole log
+        select v.* from postrider.backlog b cross join unnest(b.xids) x (xid) cross join lateral (
+                select e.* from postrider.event e where e.xid = x.xid and e.seq > c.part_after and e.seq <= c.part_upto offset 0) v
+         where b.id = c.backlog
+        union all
         select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
-         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+         where c.backlog is null and c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
         union all
-        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
-         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select e.* from postrider.event e where e.xid = open and e.seq > after and e.seq <= upto offset 0) v
+         where c.backlog is null and (c.apart is null or open <> all (c.apart)) and c.last_seq > floor and pg_visible_in_snapshot(open, c.hi)
+        union all
+        select v.* from postrider.xid_gaps(pg_snapshot_xmax(lo), pg_snapshot_xmax(c.hi), c.apart) g cross join lateral (
+                select e.* from postrider.event e
+                 where e.xid > g.above and e.xid < g.below and pg_visible_in_snapshot(e.xid, c.hi) and e.seq + 0 > floor and e.seq + 0 <= roof offset 0) v
+         where c.backlog is null and c.last_seq > floor and not sliced
         union all
         select v.* from postrider.event v
-         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
-           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
-        union all
-        select v.* from postrider.event v
-         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+         where c.backlog is null and (c.apart is null or v.xid <> all (c.apart)) and c.last_seq > floor and sliced
+           and v.seq >= r_first and v.seq <= r_last
            and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
            and pg_visible_in_snapshot(v.xid, c.hi)) e
       left join postrider.erased x on x.seq = e.seq
@@ -235,6 +271,20 @@ begin
          or exists (select from postrider.deleted d where d.id > c.first_job and d.id <= c.last_job);
 end $$;
 
+-- How many events of the log the position says were relayed.
+create function postrider.count_relayed() returns bigint
+language sql stable set search_path = pg_catalog, pg_temp set jit = off
+as $$
+    select count(*)
+      from (select * from postrider.cut order by no desc limit 1) c
+      join postrider.log_epoch l on l.no = c.epoch
+     cross join postrider.event e
+     where case when e.seq <= l.floor_seq
+                then e.xid <> all (l.late) and not exists (select from postrider.rebased r where r.seq = e.seq and r.cut is null)
+                else (pg_visible_in_snapshot(e.xid, coalesce(c.lo, c.hi)) or c.more and e.seq <= c.last_seq and pg_visible_in_snapshot(e.xid, c.hi))
+                     and not exists (select from postrider.backlog b where b.over_at is null and e.xid = any (b.xids) and e.seq > b.after) end
+$$;
+
 create type postrider.verified as (
     first_no bigint, last_no bigint, cuts bigint, committed bigint, fanned_out bigint, jobs bigint, missing bigint, twice bigint, broken bigint,
     altered bigint, unchecked_events bigint, unchecked_jobs bigint, findings text[]
@@ -243,9 +293,10 @@ create type postrider.verified as (
 -- Computes anew, from the log and the jobs, what the cuts of a time say; without a time, all of them. committed: events that are there; fanned_out: events that
 -- the cuts took; missing: events or jobs that are not there; twice: pairs of an event and a subscription with more than one job; broken: rows of cut that do not
 -- follow from the one before, or are gone; altered: rows whose events are not what they were. What retention or an operator took is unchecked. The first hundred
--- findings are told in words. All is well if missing, twice, broken and altered are 0.
+-- findings are told in words. Without a time, and if nothing is unchecked, it also counts the log itself: each event that the position covers is in a row. All is well if missing, twice,
+-- broken and altered are 0.
 create function postrider.verify("from" timestamptz default null, "to" timestamptz default null) returns postrider.verified
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off set enable_hashagg = off set work_mem = '64MB' as $$
 declare
     v postrider.verified;
     c postrider.cut;
@@ -277,7 +328,7 @@ begin
             before := c;
             continue;
         end if;
-        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, coalesce(c.part_upto, c.last_seq) >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
             v.unchecked_events := v.unchecked_events + c.n;
         elsif c.n > 0 then
             select * into e from postrider.events_of_cut(c, before) x;
@@ -314,6 +365,17 @@ begin
          group by x.event_seq, x.subscription having count(*) > 1) t;
     if v.twice > 0 then
         v.findings := v.findings || format('%s pairs of an event and a subscription have more than one job', v.twice);
+    end if;
+    if "from" is null and "to" is null and v.unchecked_events = 0 and v.broken = 0 then
+        -- what each row says of itself may be right, and an event be in none of them
+        lost := postrider.count_relayed() - before.events_total;
+        if lost > 0 then
+            v.missing := v.missing + lost;
+            v.findings := v.findings || format('%s events of the log are behind the position, and no row of cut took them', lost);
+        elsif lost < 0 and v.missing = 0 then
+            v.missing := v.missing - lost;
+            v.findings := v.findings || format('the rows of cut took %s events that are not behind the position, or not in the log', -lost);
+        end if;
     end if;
     if "to" is null and exists (
         select from (select coalesce(max(y.last_job), 0) as last_job from postrider.cut y) l
@@ -365,9 +427,10 @@ begin
           from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
                   from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
                           from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
-                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, apart, backlog, start,
+                               part_after, part_upto, o)) u) r
           join postrider.log_epoch l on l.no = r.epoch
-         where r.last_seq > l.floor_seq and r.n > 0
+         where r.last_seq > l.floor_seq and r.n > 0 and r.backlog is null and r.apart is null
          group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
          order by 1
     loop
@@ -404,34 +467,6 @@ begin
         perform postrider.refuse('PR004', 'subscription', format('%L was never declared', left(subscription, 80)),
             'use the name of a subscription, or null for all of them');
     end if;
-end $$;
-
--- What the relay needs somebody for, and what is held.
-create function postrider.alerts_of_relay() returns setof postrider.alert
-language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
-begin
-    return query
-    select 'poison', case when bool_or(p.retry_at is null) then 'critical' else 'warning' end, 'subscription ' || coalesce(min(s.name), p.subscription::text),
-           min(p.since), format('%s events could not become jobs of subscription %s and were set aside: %s', count(*),
-           coalesce(min(s.name), p.subscription::text), max(p.error)),
-           'mend what the error says, then postrider.requeue(); or let go of them with postrider.drop_poison(reason)'
-      from postrider.poison p left join postrider.subscription s on s.id = p.subscription
-     where p.ended_at is null group by p.subscription;
-    return query
-    select 'rebased', 'warning', 'epoch ' || l.no, l.started_at, format('the log began epoch %s at %s: %s; %s events that it had not relayed were turned into jobs',
-           l.no, postrider.said(l.started_at), l.note, (select count(*) from postrider.rebased r where r.epoch = l.no)),
-           'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
-      from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
-    return query
-    select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
-           format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
-           'postrider.resume_outbound() lets it go on'
-      from postrider.instance i where i.outbound_paused_at is not null;
-    return query
-    select 'outbound_held', 'critical', 'instance ' || s.name, s.seen_at,
-           format('application %s is configured for instance %s and this database is %s: it holds its outbound work', s.app, s.name, i.name),
-           'give it the database that it is meant for; or, if this copy is to be one of its own, postrider.name_instance(name)'
-      from postrider.stranger s cross join postrider.instance i;
 end $$;
 
 -- What parts of the schema that can be left out have to tell; they put their own in its place.

@@ -7,10 +7,11 @@
 create type postrider.log_position as (epoch int, lo pg_snapshot, hi pg_snapshot, more boolean, last_seq bigint);
 
 -- Subscriptions that began with events that were there, one row for each such beginning. The relay walks what lies between two positions, in
--- the order of seq, and then what the log has become meanwhile, until nothing is left: then it takes the subscription over.
+-- the order of seq, and then what the log has become meanwhile, until nothing is left: then it takes the subscription over. Those that keep an
+-- order and have events of a huge transaction are walked in the same way, as one, see postrider.held.
 create table postrider.subscription_start (
     id           bigint      generated always as identity primary key,
-    subscription bigint      not null references postrider.subscription (id),
+    subscription bigint      references postrider.subscription (id),
     since        timestamptz not null,
     done         postrider.log_position,         -- up to here it has been walked; null: nothing yet
     upto         postrider.log_position,         -- up to here it is being walked
@@ -18,9 +19,28 @@ create table postrider.subscription_start (
     events       bigint      not null default 0,
     jobs         bigint      not null default 0,
     asked_at     timestamptz not null default clock_timestamp(),
+    walked_at    timestamptz not null default '-infinity', -- they take turns
     over_at      timestamptz                     -- taken over by the relay, or removed before that
 );
 create unique index subscription_starting on postrider.subscription_start (subscription) where over_at is null;
+create index subscription_walked on postrider.subscription_start (walked_at, id) where over_at is null;
+
+-- Subscriptions that keep an order and are walked behind a huge transaction, see postrider.open_backlog; while that start is not over, the relay
+-- passes them by.
+create table postrider.held (
+    subscription bigint not null,
+    start        bigint not null,
+    primary key (subscription, start)
+);
+create index held_by_start on postrider.held (start);
+
+create function postrider.is_held_back(subscription bigint) returns boolean
+language sql stable
+begin atomic
+    select (select exists (select from postrider.held))
+       and exists (select from postrider.held h join postrider.subscription_start b on b.id = h.start
+                    where h.subscription = is_held_back.subscription and b.over_at is null);
+end;
 
 create function postrider.compile_routes(subscriptions bigint[], types text[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -188,6 +208,7 @@ begin
     end if;
     update postrider.subscription_start b set over_at = clock_timestamp()
      where b.subscription = drop_subscription.id and b.over_at is null;
+    delete from postrider.held h where h.subscription = drop_subscription.id;
     delete from postrider.route r where r.subscription = drop_subscription.id;
     return true;
 end $$;

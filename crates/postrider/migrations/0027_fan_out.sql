@@ -36,13 +36,21 @@ begin atomic
                  where x.seq = u.seq and (select exists (select from postrider.route q where q.reads))
                    and exists (select from postrider.route q where q.type = u.type and q.reads) offset 0) v
             on true
+         -- what is delayed, or was cancelled, is for whoever asks for it; mostly nothing is
+         where matches.subscriptions is not null or not (select exists (select from postrider.event_delay))
+            or not exists (select from postrider.event_delay d where d.seq = u.seq)
         offset 0) e
      cross join lateral (
         -- one by one: as an array of two, the owner is looked for among all routes of the type as soon as the planner takes them for few
         select a.* from postrider.route a where a.type = e.type and a.owner = ''
         union all
         select o.* from postrider.route o where o.type = e.type and o.owner = e.owner and e.owner <> '') r
-     where case when matches.subscriptions is null then not r.starting else r.subscription = any (matches.subscriptions) end
+     where case when matches.subscriptions is not null then r.subscription = any (matches.subscriptions)
+                else not r.starting
+                     -- see postrider.is_held_back: mostly nobody is
+                     and not ((select exists (select from postrider.held)) and exists (
+                         select from postrider.held h join postrider.subscription_start g on g.id = h.start
+                          where h.subscription = r.subscription and g.over_at is null)) end
        and (r.predicate is null or jsonb_path_match(
             e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true))
      order by e.seq, r.subscription offset 0;
@@ -217,7 +225,15 @@ begin
     return told;
 end $$;
 
--- Whether everything about an event was done at a position in the log. An epoch of the log ends where the next one has its floor.
+-- The highest number that an epoch of the log means anything for. What a copy recorded before its rebase is above all that was ever taken: the
+-- numbers of its transactions are those of another cluster.
+create function postrider.epoch_end(epoch int) returns bigint
+language sql stable set search_path = pg_catalog, pg_temp
+return case when exists (select from postrider.log_epoch l where l.no = epoch_end.epoch + 1) then coalesce((
+    select greatest(max(c.last_seq), max(c.part_upto) filter (where c.backlog is not null)) from postrider.cut c where c.epoch = epoch_end.epoch), 0)
+    else 9223372036854775807 end;
+
+-- Whether everything about an event was done at a position in the log.
 create function postrider.is_behind(p postrider.log_position, floor_seq bigint, ceiling_seq bigint, xid xid8, seq bigint) returns boolean
 language sql immutable
 return p.epoch is not null and (seq <= floor_seq or (seq <= ceiling_seq and case
@@ -246,6 +262,7 @@ declare
     looked int;
     over boolean;
     taken boolean;
+    walkers bigint[];
 begin
     perform postrider.check_isolation();
     if not pg_try_advisory_xact_lock(7305, 1) then
@@ -254,14 +271,15 @@ begin
     select * into last from postrider.cut order by no desc limit 1;
     now_at := row (last.epoch, last.lo, last.hi, last.more, last.last_seq);
     -- whoever changes a subscription just now is not waited for
-    select * into b from postrider.subscription_start x where x.over_at is null order by x.id limit 1 for update skip locked;
-    if b.subscription is null then
+    select * into b from postrider.subscription_start x where x.over_at is null order by x.walked_at, x.id limit 1 for update skip locked;
+    if b.id is null then
         answer.why := 'idle';
         answer.more := false;
         answer.starting := false;
         return answer;
     end if;
     answer.why := 'done';
+    walkers := postrider.walkers(b);
     if b.upto is null then
         b.upto := now_at;
         b.after := postrider.walk_from(b);
@@ -275,14 +293,14 @@ begin
     new.aside := 0;
     new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
-        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
         if refused is not null then
             select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
         end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
     elsif seqs is not null and careful then
         select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
-                                                    array[b.subscription]);
+                                                    walkers);
         answer.jobs := made.jobs;
         new.aside := made.aside;
         if made.upto < cardinality(seqs) then
@@ -290,22 +308,27 @@ begin
             looked := greatest(512, 2 * most);
         end if;
     elsif seqs is not null then
-        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
     answer.aside := new.aside;
     if answer.jobs + new.aside > 0 then
         new.jobs := answer.jobs;
         new.last_job := postrider.job_position() | 3;
+        new.backlog := null;
+        new.start := b.id;
+        new.part_after := b.after;
+        new.part_upto := last_seen;
         perform postrider.note_cut(last, new);
     end if;
     -- fewer than were asked for: so far the log was walked to its end
     over := looked < (case when careful then 512 else 2 * most end);
-    taken := over and b.upto::text = now_at::text;
+    -- a backlog that is not over would bring those that were walked a second time
+    taken := over and b.upto::text = now_at::text and not exists (select from postrider.backlog x where x.over_at is null);
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
            after = case when over then 0 else last_seen end, events = x.events + answer.n, jobs = x.jobs + answer.jobs,
-           over_at = case when taken then clock_timestamp() end
+           walked_at = clock_timestamp(), over_at = case when taken then clock_timestamp() end
      where x.id = b.id;
     if taken then
         update postrider.route r set starting = false where r.subscription = b.subscription;
@@ -324,6 +347,8 @@ language plpgsql stable set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     base pg_snapshot := coalesce((b.done).lo, (b.done).hi);
+    huge xid8[] := array(select x from postrider.backlog g cross join unnest(g.xids) x
+                          where g.epoch = (b.done).epoch and x >= pg_snapshot_xmax(base) order by x);
 begin
     if (b.done).epoch is null then
         -- the number of a transaction may have been drawn long before it records
@@ -335,8 +360,17 @@ begin
     return least(
         (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
             select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
-        (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
+        -- not through what is huge: that is long
+        (select min(v.first) from postrider.xid_gaps(pg_snapshot_xmax(base), '9223372036854775807', huge) g cross join lateral (
+            select min(e.seq + 0) as first from postrider.event e where e.xid > g.above and e.xid < g.below) v),
+        (select min(v.seq) from unnest(huge) h (xid) cross join lateral (
+            select e.seq from postrider.event e where e.xid = h.xid order by e.seq limit 1) v)) - 1;
 end $$;
+
+-- Whose jobs a walk makes.
+create function postrider.walkers(b postrider.subscription_start) returns bigint[]
+language sql stable set search_path = pg_catalog, pg_temp
+return case when b.subscription is not null then array[b.subscription] else array(select h.subscription from postrider.held h where h.start = b.id) end;
 
 -- The next events of the log by seq, `most` of them; wanted: those between the two positions that may concern the subscription.
 create function postrider.walk(b postrider.subscription_start, most int) returns table (seq bigint, type text, owner text, wanted boolean)
@@ -348,15 +382,19 @@ declare
         select (select l.floor_seq from postrider.log_epoch l where l.no = p.no)
           from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
     ceilings bigint[] := array(
-        select coalesce((select l.floor_seq from postrider.log_epoch l where l.no = p.no + 1), 9223372036854775807)
-          from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+        select postrider.epoch_end(p.no) from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+    walkers bigint[] := postrider.walkers(b);
 begin
     return query
     select v.seq, v.type, v.owner,
            v.recorded_at >= b.since and exists (
-                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = b.subscription)
+                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = any (walkers))
            and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
            and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
+           -- what is delayed is given when it is due, to those that start as well
+           and (not (select exists (select from postrider.event_delay)) or not exists (
+                select from postrider.event_delay d
+                 where d.seq = v.seq and (b.subscription is null or d.ended_as is distinct from 'delivered' or b.subscription = any (d.given))))
       from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
              where e.seq > b.after order by e.seq limit walk.most) v;
 end $$;

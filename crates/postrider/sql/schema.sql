@@ -565,6 +565,17 @@ begin
            'see that this copy is meant to work: postrider.pause_outbound() holds what leaves it'
       from postrider.log_epoch l where l.no > 1 and l.started_at > clock_timestamp() - interval '1 day';
     return query
+    select 'huge_transaction', 'warning', 'transaction ' || b.xids[1], b.opened_at,
+           format('a transaction of very many events is being turned into jobs since %s: %s events of it so far%s', postrider.said(b.opened_at),
+                  b.events, coalesce('; these wait for it, since they keep an order: ' || (
+                      select string_agg(s.name, ', ' order by s.name) from postrider.subscription_start g join postrider.held h on h.start = g.id
+                        join postrider.subscription s on s.id = h.subscription where g.over_at is null), '')),
+           'nothing is needed: everybody else''s events come by turns with it'
+      from postrider.backlog b where b.over_at is null and b.opened_at < clock_timestamp() - interval '1 minute';
+    return query
+    select 'watch', case w.severity when 'critical' then 'critical' else 'warning' end, 'watch ' || w.watch, null::timestamptz, w.says, w.remedy
+      from postrider.check_watches() w where w.severity <> 'hole';
+    return query
     select 'outbound_held', 'critical', 'outbound', i.outbound_paused_at,
            format('outbound work is paused since %s%s', postrider.said(i.outbound_paused_at), coalesce(': ' || nullif(i.reason, ''), '')),
            'postrider.resume_outbound() lets it go on'
@@ -640,6 +651,11 @@ CREATE TABLE postrider.cut (
     digest bytea,
     joined bytea,
     hash bytea NOT NULL,
+    apart xid8[],
+    backlog bigint,
+    start bigint,
+    part_after bigint,
+    part_upto bigint,
     CONSTRAINT a_window_is_open_as_a_whole CHECK ((more = (lo IS NOT NULL)))
 );
 
@@ -694,30 +710,42 @@ begin
         new.jobs := postrider.fan_out(new.at, s.seqs, s.types, s.owners);
     end if;
     new.last_job := postrider.job_position() | 3;
-    new.more := false;
-    if how.below then
+    if new.backlog is not null then
+        -- the position stays
+        new.part_upto := s.seqs[n];
+        update postrider.backlog b
+           set after = coalesce(new.part_upto, b.after), events = b.events + n, over_at = case when not over then clock_timestamp() end
+         where b.id = new.backlog;
+    elsif how.below then
         new.lo := null;
+        new.more := false;
         update postrider.rebased r set cut = new.no where r.seq = any (s.seqs);
     elsif not over then
         new.lo := null;
+        new.r_first := null;
+        new.r_last := null;
+        new.more := false;
     else
         new.more := true;
         new.r_first := last.r_first;
         new.r_last := last.r_last;
         if not last.more then
-            select min(seq), max(seq) into new.r_first, new.r_last from postrider.event
-             where xid >= pg_snapshot_xmax(new.lo) and xid < pg_snapshot_xmax(new.hi) and seq > new.last_seq
-               and pg_visible_in_snapshot(xid, new.hi);
+            select min(v.first), max(v.last) into new.r_first, new.r_last
+              from postrider.xid_gaps(pg_snapshot_xmax(new.lo), pg_snapshot_xmax(new.hi), new.apart) g
+             cross join lateral (
+                -- not along the numbers: the first of them may be far
+                select min(seq + 0) as first, max(seq + 0) as last from postrider.event
+                 where xid > g.above and xid < g.below and seq > new.last_seq and pg_visible_in_snapshot(xid, new.hi)) v;
         end if;
     end if;
     new.n := n;
     new.first_seq := s.seqs[1];
-    new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    if new.backlog is null then
+        new.last_seq := coalesce(s.seqs[n], new.last_seq);
+    end if;
     new.events_total := last.events_total + n;
     new.jobs_total := last.jobs_total + new.jobs;
-    if n > 0 then
-        select sha256(string_agg(d, null)) into new.digest from unnest(s.digests) d;
-    end if;
+    new.digest := case when n > 0 then (select sha256(string_agg(d, null)) from unnest(s.digests) d) end;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
     insert into postrider.cut select new.*;
     if new.jobs > 0 and not how.elsewhere then
@@ -864,6 +892,7 @@ CREATE FUNCTION postrider.await_fanout(event uuid) RETURNS postrider.fanout
     AS $$
 declare
     v record;
+    d postrider.event_delay;
     c postrider.cut;
     told postrider.fanout;
     low bigint;
@@ -871,18 +900,30 @@ declare
     middle bigint;
 begin
     told := row ('unknown', '{}', '{}');
-    select e.seq, e.xid into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
     if not found then
         return told;
     end if;
     told.state := 'waiting';
-    if not postrider.is_relayed(v.seq, v.xid) then
+    select * into d from postrider.event_delay x where x.seq = v.seq;
+    if d.ended_as = 'cancelled' then
+        told.state := 'cancelled';
+        return told;
+    elsif d.seq is not null and d.ended_at is null then
         return told;
     end if;
-    told.state := 'done';
     select coalesce(array_agg(coalesce(s.name, p.subscription::text) order by s.name), '{}') into told.aside
       from postrider.poison p left join postrider.subscription s on s.id = p.subscription
      where p.event_seq = v.seq and p.ended_at is null;
+    if d.ended_as = 'delivered' then
+        told.state := case when d.first_job is null then 'elsewhere' else 'done' end;
+        told.jobs := postrider.jobs_between(v.seq, array[d.first_job], array[d.last_job]);
+        return told;
+    end if;
+    if not postrider.is_relayed(v.seq, v.xid) or postrider.is_owed(v.seq, v.xid, v.type, v.owner) then
+        return told;
+    end if;
+    told.state := 'done';
     -- the first row that covers it: what a row covers, the rows after it in its epoch cover too
     select max(l.no) into c.epoch from postrider.log_epoch l where l.floor_seq < v.seq;
     select min(x.no), max(x.no) into low, high from postrider.cut x where x.epoch = c.epoch;
@@ -896,16 +937,20 @@ begin
         end if;
     end loop;
     select * into c from postrider.cut x
-     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq), low);
+     where x.no = coalesce((select y.no from postrider.rebased r join postrider.cut y on r.cut between y.from_no and y.no where r.seq = v.seq),
+                           (select y.no from postrider.backlog b join postrider.cut y on y.backlog = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                             where b.epoch = c.epoch and v.xid = any (b.xids) order by y.part_upto limit 1),
+                           low);
     if c.elsewhere then
         told.state := 'elsewhere';
         return told;
     end if;
-    select coalesce(array_agg(j.id order by j.id), '{}') into told.jobs
+    select postrider.jobs_between(v.seq, array_agg(x.first), array_agg(x.last)) into told.jobs
       from (select c.first_job as first, c.last_job as last
-            union select p.first_job, p.last_job from postrider.poison p where p.event_seq = v.seq and p.ended_as = 'made') x
-     cross join (values (1::smallint), (2::smallint), (3::smallint)) k (class)
-      join postrider.job j on j.class = k.class and j.id > (x.first | 3) and j.id <= x.last and j.event_seq = v.seq;
+            -- of those that kept an order behind a huge transaction
+            union select y.first_job, y.last_job from postrider.subscription_start b
+                    join postrider.cut y on y.start = b.id and y.part_upto >= v.seq and y.part_after < v.seq
+                   where b.subscription is null) x;
     return told;
 end $$;
 
@@ -980,6 +1025,61 @@ CREATE FUNCTION postrider.cancel(ids bigint[], reason text DEFAULT NULL::text) R
 begin
     perform postrider.check_isolation();
     return query select c.id, c.effect, c.state from postrider.cancel_within(ids, nullif(left(cancel.reason, 1000), ''), 30) c;
+end $$;
+
+
+--
+-- Name: cancel_event(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.cancel_event(event uuid, reason text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    v record;
+    d postrider.event_delay;
+    became postrider.fanout;
+    says text := coalesce(nullif(left(reason, 1000), ''), 'the event was cancelled');
+begin
+    perform postrider.check_isolation();
+    select e.seq, e.xid, e.type, e.owner into v from postrider.event e where e.seq = postrider.event_seq(event) and e.id = event;
+    if not found then
+        return 'unknown';
+    end if;
+    select * into d from postrider.event_delay x where x.seq = v.seq for update;
+    if not found and v.xid = pg_current_xact_id_if_assigned() then
+        insert into postrider.event_delay (seq, ended_at, ended_as, reason) values (v.seq, clock_timestamp(), 'cancelled', says);
+        return 'cancelled';
+    elsif d.ended_as = 'cancelled' then
+        return 'cancelled';
+    elsif d.seq is not null and d.ended_at is null then
+        update postrider.event_delay x set ended_at = clock_timestamp(), ended_as = 'cancelled', reason = says where x.seq = v.seq;
+        return 'cancelled';
+    end if;
+    became := postrider.await_fanout(event);
+    if became.state = 'waiting' then
+        perform postrider.refuse('PR005', 'event', 'the relay has not come to it yet', 'try again when it has: see postrider.await_fanout');
+    elsif became.state <> 'done' or became.jobs = '{}' and became.aside = '{}'
+          -- one of its jobs may stand for others, or another one for it
+          or exists (select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.coalescing)
+    then
+        return 'delivered';
+    end if;
+    begin
+        if exists (select from postrider.cancel_within(became.jobs, says, 30) c where c.effect <> 'done')
+           or exists (select from unnest(became.jobs) i join postrider.done x on x.class = (i & 3)::smallint and x.id = i where x.attempt > 0)
+        then
+            -- what was cancelled so far is taken back
+            raise sqlstate 'PR999';
+        end if;
+    exception when sqlstate 'PR999' then
+        return 'delivered';
+    end;
+    if became.aside <> '{}' then
+        perform postrider.drop_poison(says, event);
+    end if;
+    return 'cancelled';
 end $$;
 
 
@@ -2283,13 +2383,33 @@ end $$;
 
 
 --
+-- Name: count_relayed(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.count_relayed() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+    select count(*)
+      from (select * from postrider.cut order by no desc limit 1) c
+      join postrider.log_epoch l on l.no = c.epoch
+     cross join postrider.event e
+     where case when e.seq <= l.floor_seq
+                then e.xid <> all (l.late) and not exists (select from postrider.rebased r where r.seq = e.seq and r.cut is null)
+                else (pg_visible_in_snapshot(e.xid, coalesce(c.lo, c.hi)) or c.more and e.seq <= c.last_seq and pg_visible_in_snapshot(e.xid, c.hi))
+                     and not exists (select from postrider.backlog b where b.over_at is null and e.xid = any (b.xids) and e.seq > b.after) end
+$$;
+
+
+--
 -- Name: cut_hash(bytea, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
 CREATE FUNCTION postrider.cut_hash(previous bytea, c postrider.cut) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text)), 'UTF8'::name));
+    RETURN sha256(convert_to(concat_ws('|'::text, encode(previous, 'hex'::text), (c).no, (c).from_no, (c).epoch, ((c).hi)::text, ((c).lo)::text, ((c).more)::text, (c).n, (c).jobs, (c).aside, ((c).elsewhere)::text, (c).events_total, (c).jobs_total, (c).first_seq, (c).last_seq, encode((c).digest, 'hex'::text), encode((c).joined, 'hex'::text), ('apart '::text || ((c).apart)::text), ('backlog '::text || (c).backlog), ('start '::text || (c).start), (c).part_after, (c).part_upto), 'UTF8'::name));
 
 
 --
@@ -2651,6 +2771,23 @@ end $$;
 
 
 --
+-- Name: delay_event(bigint, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.delay_event(seq bigint, deliver_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    -- its partition is kept until then
+    if deliver_at > clock_timestamp() + interval '366 days' then
+        perform postrider.refuse('PR005', 'deliver_at', 'it is more than 366 days ahead', 'record it nearer to its time, for example by a schedule');
+    end if;
+    insert into postrider.event_delay (seq, deliver_at) values (delay_event.seq, delay_event.deliver_at);
+end $$;
+
+
+--
 -- Name: delete(bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -2804,6 +2941,7 @@ begin
             execute format('drop table postrider.%I', child);
             delete from postrider.event_done d where d.epoch = drop_events.epoch;
             delete from postrider.poison p where p.event_seq >= drop_events.epoch << 46 and p.event_seq < (drop_events.epoch + 1) << 46;
+            delete from postrider.event_delay d where d.seq >= drop_events.epoch << 46 and d.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.rebased r where r.seq >= drop_events.epoch << 46 and r.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.erased x where x.seq >= drop_events.epoch << 46 and x.seq < (drop_events.epoch + 1) << 46;
             delete from postrider.pinned p where p.class = 0 and p.first = drop_events.epoch;
@@ -2874,6 +3012,7 @@ begin
     end if;
     update postrider.subscription_start b set over_at = clock_timestamp()
      where b.subscription = drop_subscription.id and b.over_at is null;
+    delete from postrider.held h where h.subscription = drop_subscription.id;
     delete from postrider.route r where r.subscription = drop_subscription.id;
     return true;
 end $$;
@@ -2926,7 +3065,7 @@ begin
               order by x.retry_at, x.event_seq, x.subscription limit 50 for update skip locked
     loop
         select v.type, v.owner into e from postrider.event v where v.seq = p.event_seq;
-        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner]);
+        told := postrider.tell_matched(clock_timestamp(), array[p.event_seq], array[e.type], array[e.owner], array[p.subscription]);
         job := (select j from json_array_elements(told -> 'jobs') j where (j ->> 'subscription')::bigint = p.subscription);
         if job is null then
             perform postrider.poison_tried(p, false, null, null, null);
@@ -3477,6 +3616,31 @@ end $$;
 
 
 --
+-- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.log_epoch (
+    no integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    floor_seq bigint NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    note text NOT NULL,
+    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
+    done_at timestamp with time zone
+);
+
+
+--
+-- Name: epoch_end(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.epoch_end(epoch integer) RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN (EXISTS (SELECT FROM postrider.log_epoch l WHERE (l.no = (epoch_end.epoch + 1)))) THEN COALESCE((SELECT GREATEST(max(c.last_seq), max(c.part_upto) FILTER (WHERE (c.backlog IS NOT NULL))) AS "greatest" FROM postrider.cut c WHERE (c.epoch = epoch_end.epoch)), (0)::bigint) ELSE '9223372036854775807'::bigint END;
+
+
+--
 -- Name: erase(uuid, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3505,6 +3669,16 @@ begin
     update postrider.event e set data = '{}' where e.seq = v.seq;
     return true;
 end $$;
+
+
+--
+-- Name: event_digest(bytea, uuid, timestamp with time zone, text, text, text, uuid); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN (((data_sha256 || uuid_send(id)) || timestamptz_send(occurred_at)) || convert_to(concat_ws('
+'::text, type, owner, subject, cause, ''), 'UTF8'::name));
 
 
 --
@@ -3554,8 +3728,13 @@ begin
     if subs is not null then
         return 'events that were set aside for subscription ' || left(subs, 200);
     end if;
+    if exists (select from postrider.event_delay d where d.ended_at is null
+                  and d.seq >= event_pinned_by.epoch << 46 and d.seq < (event_pinned_by.epoch + 1) << 46)
+    then
+        return 'events that are to be delivered later';
+    end if;
     select string_agg(x.name, ', ' order by x.name) into subs
-      from postrider.subscription_start b join postrider.subscription x on x.id = b.subscription
+      from postrider.subscription_start b join postrider.subscription x on x.id = any (postrider.walkers(b))
      where b.over_at is null and b.after < (event_pinned_by.epoch + 1) << 46;
     if subs is not null then
         return 'events that are to be walked for the new subscription ' || left(subs, 200);
@@ -3596,6 +3775,8 @@ CREATE FUNCTION postrider.events_of_cut(c postrider.cut, before postrider.cut, O
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 declare
     lo pg_snapshot := case when c.more then c.lo when before.more then before.lo else before.hi end;
@@ -3607,23 +3788,31 @@ declare
     r_first bigint := greatest(after + 1, case when c.more then c.r_first else before.r_first end);
     r_last bigint := least(upto, case when c.more then c.r_last else before.r_last end);
 begin
-    select count(*), sha256(string_agg(
-               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'), null order by e.seq))
+    select count(*), sha256(string_agg(postrider.event_digest(
+               coalesce(x.data_sha256, sha256(convert_to(e.data::text, 'UTF8'))), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause),
+               null order by e.seq))
       into n, digest
       from (
+        -- by the transactions first: a span of numbers can be the whole log
+        select v.* from postrider.backlog b cross join unnest(b.xids) x (xid) cross join lateral (
+                select e.* from postrider.event e where e.xid = x.xid and e.seq > c.part_after and e.seq <= c.part_upto offset 0) v
+         where b.id = c.backlog
+        union all
         select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq
-         where c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
+         where c.backlog is null and c.last_seq <= floor and r.epoch = c.epoch and r.cut between c.from_no and c.no
         union all
-        select v.* from pg_snapshot_xip(lo) open join postrider.event v on v.xid = open
-         where c.last_seq > floor and pg_visible_in_snapshot(open, c.hi) and v.seq > after and v.seq <= upto
+        select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select e.* from postrider.event e where e.xid = open and e.seq > after and e.seq <= upto offset 0) v
+         where c.backlog is null and (c.apart is null or open <> all (c.apart)) and c.last_seq > floor and pg_visible_in_snapshot(open, c.hi)
+        union all
+        select v.* from postrider.xid_gaps(pg_snapshot_xmax(lo), pg_snapshot_xmax(c.hi), c.apart) g cross join lateral (
+                select e.* from postrider.event e
+                 where e.xid > g.above and e.xid < g.below and pg_visible_in_snapshot(e.xid, c.hi) and e.seq + 0 > floor and e.seq + 0 <= roof offset 0) v
+         where c.backlog is null and c.last_seq > floor and not sliced
         union all
         select v.* from postrider.event v
-         where c.last_seq > floor and not sliced and v.xid >= pg_snapshot_xmax(lo) and v.xid < pg_snapshot_xmax(c.hi)
-           and pg_visible_in_snapshot(v.xid, c.hi) and v.seq > floor and v.seq <= roof
-        union all
-        select v.* from postrider.event v
-         where c.last_seq > floor and sliced and v.seq >= r_first and v.seq <= r_last
+         where c.backlog is null and (c.apart is null or v.xid <> all (c.apart)) and c.last_seq > floor and sliced
+           and v.seq >= r_first and v.seq <= r_last
            and not pg_visible_in_snapshot(v.xid, lo) and v.xid <> all (array(select pg_snapshot_xip(lo)))
            and pg_visible_in_snapshot(v.xid, c.hi)) e
       left join postrider.erased x on x.seq = e.seq
@@ -4668,6 +4857,7 @@ declare
     looked int;
     over boolean;
     taken boolean;
+    walkers bigint[];
 begin
     perform postrider.check_isolation();
     if not pg_try_advisory_xact_lock(7305, 1) then
@@ -4676,14 +4866,15 @@ begin
     select * into last from postrider.cut order by no desc limit 1;
     now_at := row (last.epoch, last.lo, last.hi, last.more, last.last_seq);
     -- whoever changes a subscription just now is not waited for
-    select * into b from postrider.subscription_start x where x.over_at is null order by x.id limit 1 for update skip locked;
-    if b.subscription is null then
+    select * into b from postrider.subscription_start x where x.over_at is null order by x.walked_at, x.id limit 1 for update skip locked;
+    if b.id is null then
         answer.why := 'idle';
         answer.more := false;
         answer.starting := false;
         return answer;
     end if;
     answer.why := 'done';
+    walkers := postrider.walkers(b);
     if b.upto is null then
         b.upto := now_at;
         b.after := postrider.walk_from(b);
@@ -4697,14 +4888,14 @@ begin
     new.aside := 0;
     new.first_job := postrider.job_position();
     if seqs is not null and elsewhere then
-        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.matched := postrider.tell_matched(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
         if refused is not null then
             select x.matched_left, x.aside into answer.matched, new.aside from postrider.without_refused(last.no + 1, answer.matched, refused) x;
         end if;
         answer.jobs := json_array_length(answer.matched -> 'jobs');
     elsif seqs is not null and careful then
         select * into made from postrider.make_each(last.no + 1, greatest(clock_timestamp(), last.at), row (seqs, types, owners, null), false,
-                                                    array[b.subscription]);
+                                                    walkers);
         answer.jobs := made.jobs;
         new.aside := made.aside;
         if made.upto < cardinality(seqs) then
@@ -4712,22 +4903,27 @@ begin
             looked := greatest(512, 2 * most);
         end if;
     elsif seqs is not null then
-        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, array[b.subscription]);
+        answer.jobs := postrider.fan_out(greatest(clock_timestamp(), last.at), seqs, types, owners, walkers);
     end if;
     answer.n := coalesce(cardinality(seqs), 0);
     answer.aside := new.aside;
     if answer.jobs + new.aside > 0 then
         new.jobs := answer.jobs;
         new.last_job := postrider.job_position() | 3;
+        new.backlog := null;
+        new.start := b.id;
+        new.part_after := b.after;
+        new.part_upto := last_seen;
         perform postrider.note_cut(last, new);
     end if;
     -- fewer than were asked for: so far the log was walked to its end
     over := looked < (case when careful then 512 else 2 * most end);
-    taken := over and b.upto::text = now_at::text;
+    -- a backlog that is not over would bring those that were walked a second time
+    taken := over and b.upto::text = now_at::text and not exists (select from postrider.backlog x where x.over_at is null);
     update postrider.subscription_start x
        set done = case when over then b.upto else b.done end, upto = case when over then null else b.upto end,
            after = case when over then 0 else last_seen end, events = x.events + answer.n, jobs = x.jobs + answer.jobs,
-           over_at = case when taken then clock_timestamp() end
+           walked_at = clock_timestamp(), over_at = case when taken then clock_timestamp() end
      where x.id = b.id;
     if taken then
         update postrider.route r set starting = false where r.subscription = b.subscription;
@@ -4873,6 +5069,51 @@ end $$;
 
 
 --
+-- Name: huge_transactions(postrider.cut, bigint, integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.huge_transactions(w postrider.cut, floor_seq bigint, most integer) RETURNS xid8[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    huge xid8[];
+    part record;
+    above xid8 := (pg_snapshot_xmax(w.lo)::text::bigint - 1)::text::xid8;
+begin
+    select array_agg(x.open order by x.open) into huge
+      from pg_snapshot_xip(w.lo) x (open)
+     where pg_visible_in_snapshot(x.open, w.hi)
+       and exists (select from postrider.event v where v.xid = x.open and v.seq > floor_seq order by v.seq offset most limit 1);
+    loop
+        select sum(g.n) as n, max(g.xid) as last, array_agg(g.xid order by g.xid) filter (where g.n > most) as huge
+          into part
+          from (select c.xid, count(*) as n
+                  from (select v.xid from postrider.event v
+                         where v.xid > above and v.xid < pg_snapshot_xmax(w.hi) and v.seq > floor_seq
+                         order by v.xid limit 2 * most) c
+                 group by c.xid) g;
+        huge := huge || part.huge;
+        exit when coalesce(part.n, 0) < 2 * most;
+        -- the last one may be cut off
+        if part.last <> all (coalesce(part.huge, '{}'))
+           and exists (select from postrider.event v where v.xid = part.last and v.seq > floor_seq order by v.seq offset most limit 1)
+        then
+            huge := huge || part.last;
+        end if;
+        above := part.last;
+    end loop;
+    return (select array_agg(x order by x) from unnest(huge) x where pg_visible_in_snapshot(x, w.hi));
+end $$;
+
+
+--
 -- Name: is_among(jsonb, jsonb); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4918,6 +5159,50 @@ CREATE FUNCTION postrider.is_held(kind text) RETURNS boolean
 
 
 --
+-- Name: held; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.held (
+    subscription bigint NOT NULL,
+    start bigint NOT NULL
+);
+
+
+--
+-- Name: subscription_start; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.subscription_start (
+    id bigint NOT NULL,
+    subscription bigint,
+    since timestamp with time zone NOT NULL,
+    done postrider.log_position,
+    upto postrider.log_position,
+    after bigint DEFAULT 0 NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    jobs bigint DEFAULT 0 NOT NULL,
+    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    walked_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    over_at timestamp with time zone
+);
+
+
+--
+-- Name: is_held_back(bigint); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.is_held_back(subscription bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    BEGIN ATOMIC
+ SELECT (( SELECT (EXISTS ( SELECT
+                    FROM postrider.held)) AS "exists") AND (EXISTS ( SELECT
+            FROM (postrider.held h
+              JOIN postrider.subscription_start b ON ((b.id = h.start)))
+           WHERE ((h.subscription = is_held_back.subscription) AND (b.over_at IS NULL)))));
+END;
+
+
+--
 -- Name: is_of_the_server(text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4928,17 +5213,49 @@ CREATE FUNCTION postrider.is_of_the_server(code text) RETURNS boolean
 
 
 --
--- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
+-- Name: is_owed(bigint, xid8, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE TABLE postrider.log_epoch (
-    no integer NOT NULL,
-    system_identifier bigint NOT NULL,
-    floor_seq bigint NOT NULL,
-    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    note text NOT NULL,
-    late xid8[] DEFAULT '{}'::xid8[] NOT NULL,
-    done_at timestamp with time zone
+CREATE FUNCTION postrider.is_owed(seq bigint, xid xid8, type text, owner text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    b postrider.subscription_start;
+begin
+    for b in select x.* from postrider.subscription_start x where x.over_at is null and x.subscription is null loop
+        if exists (select from postrider.route r
+                    where r.type = is_owed.type and r.owner = any (array['', is_owed.owner]) and r.subscription = any (postrider.walkers(b)))
+           and exists (select from postrider.log_epoch l
+                    where l.no = (b.done).epoch
+                      and not postrider.is_behind(b.done, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq))
+           and not ((b.upto).epoch is not null and is_owed.seq <= b.after and exists (
+                   select from postrider.log_epoch l
+                    where l.no = (b.upto).epoch
+                      and postrider.is_behind(b.upto, l.floor_seq, postrider.epoch_end(l.no), is_owed.xid, is_owed.seq)))
+        then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $$;
+
+
+--
+-- Name: backlog; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.backlog (
+    id bigint NOT NULL,
+    epoch integer NOT NULL,
+    opened_no bigint NOT NULL,
+    xids xid8[] NOT NULL,
+    types text[],
+    after bigint NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    over_at timestamp with time zone
 );
 
 
@@ -4960,7 +5277,7 @@ CREATE TABLE postrider.rebased (
 CREATE FUNCTION postrider.is_relayed(seq bigint, xid xid8) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN (SELECT CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END AS "case" FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
+    RETURN (SELECT ((NOT (EXISTS (SELECT FROM postrider.backlog b WHERE ((b.over_at IS NULL) AND (is_relayed.xid = ANY (b.xids)) AND (is_relayed.seq > b.after))))) AND CASE WHEN (is_relayed.seq <= l.floor_seq) THEN (((l.done_at IS NOT NULL) OR (NOT (EXISTS (SELECT FROM postrider.rebased r WHERE ((r.seq = is_relayed.seq) AND (r.cut IS NULL)))))) AND (NOT (is_relayed.xid = ANY (l.late)))) ELSE (pg_visible_in_snapshot(is_relayed.xid, COALESCE(c.lo, c.hi)) OR (c.more AND (is_relayed.seq <= c.last_seq) AND pg_visible_in_snapshot(is_relayed.xid, c.hi))) END) FROM ((SELECT cut.no, cut.from_no, cut.epoch, cut.hi, cut.lo, cut.r_first, cut.r_last, cut.more, cut.at, cut.n, cut.jobs, cut.aside, cut.elsewhere, cut.events_total, cut.jobs_total, cut.first_seq, cut.last_seq, cut.first_job, cut.last_job, cut.digest, cut.joined, cut.hash, cut.apart, cut.backlog, cut.start, cut.part_after, cut.part_upto FROM postrider.cut ORDER BY cut.no DESC LIMIT 1) c JOIN postrider.log_epoch l ON ((l.no = c.epoch))));
 
 
 --
@@ -5083,6 +5400,43 @@ end $$;
 
 
 --
+-- Name: poison; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.poison (
+    event_seq bigint NOT NULL,
+    subscription bigint NOT NULL,
+    cut bigint NOT NULL,
+    code text NOT NULL,
+    error text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    tries smallint DEFAULT 1 NOT NULL,
+    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retry_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
+);
+
+
+--
+-- Name: jobs_between(bigint, bigint[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.jobs_between(seq bigint, first bigint[], last bigint[]) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    RETURN (SELECT COALESCE(array_agg(j.id ORDER BY j.id), '{}'::bigint[]) AS "coalesce" FROM (((SELECT u.first, u.last FROM UNNEST(jobs_between.first, jobs_between.last) u(first, last) UNION SELECT p.first_job, p.last_job FROM postrider.poison p WHERE ((p.event_seq = jobs_between.seq) AND (p.ended_as = 'made'::text))) x CROSS JOIN (VALUES ((1)::smallint), ((2)::smallint), ((3)::smallint)) k(class)) JOIN postrider.job j ON (((j.class = k.class) AND (j.id > (x.first | (3)::bigint)) AND (j.id <= x.last) AND (j.event_seq = jobs_between.seq)))));
+
+
+--
 -- Name: jobs_of_cut(postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -5171,9 +5525,10 @@ begin
           from (select u.*, date_trunc('minute', max(u.at) filter (where not u.more) over (partition by u.slices)) as minute
                   from (select t.*, count(*) filter (where not t.more) over (order by t.no desc) as slices
                           from unnest(rows[1:whole]) with ordinality t (no, from_no, epoch, hi, lo, r_first, r_last, more, at, n, jobs, aside, elsewhere,
-                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, o)) u) r
+                               events_total, jobs_total, first_seq, last_seq, first_job, last_job, digest, joined, hash, apart, backlog, start,
+                               part_after, part_upto, o)) u) r
           join postrider.log_epoch l on l.no = r.epoch
-         where r.last_seq > l.floor_seq and r.n > 0
+         where r.last_seq > l.floor_seq and r.n > 0 and r.backlog is null and r.apart is null
          group by r.epoch, r.elsewhere, r.minute having count(*) > 1 and max(r.no) - min(r.from_no) = sum(r.no - r.from_no + 1) - 1
          order by 1
     loop
@@ -5830,8 +6185,10 @@ declare
     subs bigint[] := array(
         select r.subscription from postrider.route r
          where r.type = make_one.type and r.owner = any (array['', make_one.owner])
-           and case when make_one.subscriptions is null then not r.starting else r.subscription = any (make_one.subscriptions) end
+           and case when make_one.subscriptions is null then not r.starting and not postrider.is_held_back(r.subscription)
+                    else r.subscription = any (make_one.subscriptions) end
            and not exists (select from postrider.rebase_known k where k.event_seq = make_one.seq and k.subscription = r.subscription)
+           and (make_one.subscriptions is not null or not exists (select from postrider.event_delay d where d.seq = make_one.seq))
          order by r.subscription);
     first_of int[] := array[1];
     last_of int[] := array[cardinality(subs)];
@@ -5958,6 +6315,25 @@ PARTITION BY RANGE (seq);
 
 
 --
+-- Name: event_delay; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.event_delay (
+    seq bigint NOT NULL,
+    deliver_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    ended_as text,
+    reason text,
+    given bigint[],
+    first_job bigint,
+    last_job bigint,
+    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
+    CONSTRAINT ended_as_is_delivered_or_cancelled CHECK ((ended_as = ANY (ARRAY['delivered'::text, 'cancelled'::text]))),
+    CONSTRAINT what_is_not_over_has_a_time CHECK (((deliver_at IS NOT NULL) OR (ended_as = 'cancelled'::text)))
+);
+
+
+--
 -- Name: route; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -6037,6 +6413,10 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
                             FROM postrider.route q
                            WHERE ((q.type = u.type) AND q.reads))))
                   OFFSET 0) v ON (true))
+           WHERE ((matches.subscriptions IS NOT NULL) OR (NOT ( SELECT (EXISTS ( SELECT
+                            FROM postrider.event_delay)) AS "exists")) OR (NOT (EXISTS ( SELECT
+                    FROM postrider.event_delay d
+                   WHERE (d.seq = u.seq)))))
           OFFSET 0) e
       CROSS JOIN LATERAL ( SELECT a.type,
              a.owner,
@@ -6081,8 +6461,12 @@ CREATE FUNCTION postrider.matches(at timestamp with time zone, seqs bigint[], ty
            WHERE ((o.type = e.type) AND (o.owner = e.owner) AND (e.owner <> ''::text))) r)
    WHERE (
          CASE
-             WHEN (matches.subscriptions IS NULL) THEN (NOT r.starting)
-             ELSE (r.subscription = ANY (matches.subscriptions))
+             WHEN (matches.subscriptions IS NOT NULL) THEN (r.subscription = ANY (matches.subscriptions))
+             ELSE ((NOT r.starting) AND (NOT (( SELECT (EXISTS ( SELECT
+                        FROM postrider.held)) AS "exists") AND (EXISTS ( SELECT
+                FROM (postrider.held h
+                  JOIN postrider.subscription_start g ON ((g.id = h.start)))
+               WHERE ((h.subscription = r.subscription) AND (g.over_at IS NULL)))))))
          END AND ((r.predicate IS NULL) OR jsonb_path_match(e.doc, r.predicate, jsonb_build_object('type', e.type, 'owner', e.owner, 'subject', e.subject), true)))
    ORDER BY e.seq, r.subscription
   OFFSET 0;
@@ -6182,10 +6566,20 @@ $$;
 
 
 --
--- Name: next_slice(pg_snapshot, pg_snapshot, bigint, integer, postrider.cut); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: next_due_in_ms(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) RETURNS postrider.slice
+CREATE FUNCTION postrider.next_due_in_ms() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (SELECT GREATEST((((EXTRACT(epoch FROM (d.deliver_at - clock_timestamp())) * (1000)::numeric))::bigint + 1), (100)::bigint) AS "greatest" FROM postrider.event_delay d WHERE (d.ended_at IS NULL) ORDER BY d.deliver_at, d.seq LIMIT 1);
+
+
+--
+-- Name: next_slice(postrider.cut, bigint, integer, boolean); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.next_slice(w postrider.cut, after bigint, most integer, inside boolean) RETURNS postrider.slice
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -6199,36 +6593,37 @@ declare
     s postrider.slice;
 begin
     -- the rows come in the order of seq out of the inner query; an ORDER BY in each aggregate would sort them again
-    if inside.no is null then
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    if not inside then
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
-                select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                 where xid >= pg_snapshot_xmax(lo) and xid < pg_snapshot_xmax(hi) and seq > after
-                   and pg_visible_in_snapshot(xid, hi)) both_kinds
+                -- the log is not read through what is taken apart: that is long
+                select v.* from postrider.xid_gaps(pg_snapshot_xmax(w.lo), pg_snapshot_xmax(w.hi), w.apart) g cross join lateral (
+                    select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+                     where xid > g.above and xid < g.below and seq > after and pg_visible_in_snapshot(xid, w.hi) offset 0) v) both_kinds
              order by seq limit most + 1) e;
     else
         -- inside a window: `xid >= xmax(lo)` is spelt by visibility, so that the planner cannot take the index on (xid, seq) and
         -- read the whole window again for each slice
-        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-                   || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+        select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+                   sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
           into s.seqs, s.types, s.owners, s.digests from (
             select * from (
-                select v.* from pg_snapshot_xip(lo) open cross join lateral (
+                select v.* from pg_snapshot_xip(w.lo) open cross join lateral (
                     select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
                      where xid = open and seq > after order by seq limit most + 1) v
-                 where pg_visible_in_snapshot(open, hi)
+                 where pg_visible_in_snapshot(open, w.hi) and (w.apart is null or open <> all (w.apart))
                 union all
                 (select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
-                  where seq >= greatest(after + 1, inside.r_first) and seq <= inside.r_last
-                    and not pg_visible_in_snapshot(xid, lo) and xid <> all (array(select pg_snapshot_xip(lo)))
-                    and pg_visible_in_snapshot(xid, hi)
+                  where seq >= greatest(after + 1, w.r_first) and seq <= w.r_last
+                    and not pg_visible_in_snapshot(xid, w.lo) and xid <> all (array(select pg_snapshot_xip(w.lo)))
+                    and pg_visible_in_snapshot(xid, w.hi) and (w.apart is null or xid <> all (w.apart))
                   order by seq limit most + 1)) both_kinds
              order by seq limit most + 1) e;
     end if;
@@ -6395,6 +6790,7 @@ begin
     new.first_seq := null;
     new.digest := null;
     new.joined := null;
+    new.apart := case when new.more then new.apart end;
     new.events_total := last.events_total;
     new.jobs_total := last.jobs_total + new.jobs;
     new.hash := postrider.cut_hash(coalesce(last.joined, last.hash), new);
@@ -6702,6 +7098,46 @@ begin
         end if;
     end if;
     return null;
+end $$;
+
+
+--
+-- Name: open_backlog(postrider.cut, postrider.cut, postrider.log_epoch, postrider.slice); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+declare
+    first_seq bigint;
+    ordered bigint[];
+    concerned bigint[];
+    of_types text[];
+    started bigint;
+begin
+    select min(v.seq) into first_seq from unnest(new.apart) x (xid) cross join lateral (
+        select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) v;
+    ordered := array(
+        select distinct r.subscription from postrider.route r
+         where (r.order_rule is not null or r.coalescing) and not r.starting and not postrider.is_held_back(r.subscription)
+           and not exists (select from postrider.backlog b join postrider.route q on q.subscription = r.subscription
+                            where b.over_at is null and (b.types is null or q.type = any (b.types))));
+    if ordered <> '{}' then
+        of_types := postrider.types_of_transactions(new.apart);
+        concerned := array(select distinct r.subscription from postrider.route r
+                            where r.subscription = any (ordered) and (of_types is null or r.type = any (of_types)));
+    end if;
+    insert into postrider.backlog (epoch, opened_no, xids, types, after)
+    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1);
+    if concerned <> '{}' then
+        insert into postrider.subscription_start (since, done, after)
+        values ('-infinity', row (last.epoch, last.lo, last.hi, last.more, last.last_seq), least(first_seq, s.seqs[1]) - 1)
+        returning id into started;
+        insert into postrider.held (subscription, start) select c, started from unnest(concerned) c;
+    end if;
+    return started;
 end $$;
 
 
@@ -7057,30 +7493,6 @@ CREATE FUNCTION postrider.poison_retry_at(tries integer) RETURNS timestamp with 
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN (clock_timestamp() + ((ARRAY['10 seconds'::text, '1 minute'::text, '10 minutes'::text, '1 hour'::text])[tries])::interval);
-
-
---
--- Name: poison; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.poison (
-    event_seq bigint NOT NULL,
-    subscription bigint NOT NULL,
-    cut bigint NOT NULL,
-    code text NOT NULL,
-    error text NOT NULL,
-    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    tries smallint DEFAULT 1 NOT NULL,
-    tried_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retry_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    ended_as text,
-    reason text,
-    first_job bigint,
-    last_job bigint,
-    CONSTRAINT an_end_has_a_name CHECK (((ended_at IS NULL) = (ended_as IS NULL))),
-    CONSTRAINT ended_as_is_made_gone_or_dropped CHECK ((ended_as = ANY (ARRAY['made'::text, 'gone'::text, 'dropped'::text])))
-);
 
 
 --
@@ -7460,10 +7872,10 @@ END;
 
 
 --
--- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: record(text, text, json, text, timestamp with time zone, uuid, text, integer, text, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text) RETURNS uuid
+CREATE FUNCTION postrider.record(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text, occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, cause uuid DEFAULT NULL::uuid, idempotency_key text DEFAULT NULL::text, version integer DEFAULT NULL::integer, traceparent text DEFAULT NULL::text, deliver_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -7526,6 +7938,9 @@ begin
     insert into postrider.event (xid, seq, id, recorded_at, occurred_at, depth, version, type, owner, subject, cause, traceparent, data)
     values (tx, new_seq, new_id, at, coalesce(record.occurred_at, at), depth, record.version, record.type, record.owner, record.subject,
             record.cause, record.traceparent, record.data);
+    if deliver_at > at then
+        perform postrider.delay_event(new_seq, deliver_at);
+    end if;
     if mismatch is not null then
         insert into postrider.type_mismatch (seq, type, version, problem) values (new_seq, record.type, record.version, mismatch);
     end if;
@@ -7554,15 +7969,16 @@ begin
     end if;
     for e in select j from json_array_elements(events) j loop
         select k into stray from json_object_keys(e) k
-         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent')
+         where k not in ('type', 'subject', 'data', 'owner', 'occurred_at', 'cause', 'idempotency_key', 'version', 'traceparent',
+                         'deliver_at')
          limit 1;
         if found then
             perform postrider.refuse('PR005', stray, 'it is not an option of an event',
-                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent');
+                'use type, subject, data, owner, occurred_at, cause, idempotency_key, version, traceparent, deliver_at');
         end if;
         return next postrider.record(e ->> 'type', e ->> 'subject', coalesce(e -> 'data', '{}'), coalesce(e ->> 'owner', ''),
             (e ->> 'occurred_at')::timestamptz, (e ->> 'cause')::uuid, e ->> 'idempotency_key', (e ->> 'version')::int,
-            e ->> 'traceparent');
+            e ->> 'traceparent', (e ->> 'deliver_at')::timestamptz);
     end loop;
 end $$;
 
@@ -7877,6 +8293,8 @@ declare
     answer postrider.relayed;
     retried int := 0;
     slice_most int := case when careful then least(most, 256) else most end;
+    start bigint;
+    beside postrider.relayed;
 begin
     perform postrider.check_isolation();
     -- the own transaction is never among the open ones of its snapshot: rows that it wrote later would count as done
@@ -7910,6 +8328,7 @@ begin
         retried := postrider.retry_poison();
         answer.retry_in_ms := 0;
     end if;
+    answer.retry_in_ms := least(answer.retry_in_ms, postrider.next_due_in_ms());
     if not last.more and (epoch.done_at is null or cardinality(epoch.late) > 0) then
         s := postrider.rest_of_rebase(epoch, slice_most, new.hi);
         if s.seqs is not null then
@@ -7917,27 +8336,210 @@ begin
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
     end if;
+    -- what is due, and what is taken apart, takes turns with what is new
+    if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
+        if beside.why = 'done' then
+            return beside;
+        end if;
+    end if;
 
     if last.more then
-        new.lo := last.lo;
-        new.hi := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, last.last_seq, slice_most, last);
+        new := last;
+        new.joined := null;
+        new.backlog := null;
+        new.start := null;
+        new.part_after := null;
+        new.part_upto := null;
+        s := postrider.next_slice(new, last.last_seq, slice_most, true);
     elsif new.hi::text <> last.hi::text then
         new.lo := last.hi;
-        s := postrider.next_slice(new.lo, new.hi, epoch.floor_seq, slice_most, null);
+        new.apart := postrider.huge_transactions(new, epoch.floor_seq, 5 * most);
+        s := postrider.next_slice(new, epoch.floor_seq, slice_most, false);
     end if;
     -- nothing new: nothing is written, but a position too far behind is moved on, for the next look's sake
-    if s.seqs is null and not last.more and (new.lo is null
+    if s.seqs is null and new.apart is null and not last.more and (new.lo is null
        or pg_snapshot_xmax(new.hi)::text::numeric - pg_snapshot_xmax(new.lo)::text::numeric <= 10000)
     then
+        beside := postrider.relay_beside(last, row (slice_most, elsewhere, careful, false, refused), answer);
         if retried > 0 then
             answer.jobs := retried;
             perform postrider.wake('postrider_job');
         end if;
-        return answer;
+        return case when beside.why = 'done' then beside else answer end;
     end if;
     new.last_seq := case when last.more then last.last_seq else epoch.floor_seq end;
-    return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if new.apart is not null and not last.more then
+        start := postrider.open_backlog(last, new, epoch, s);
+    end if;
+    answer := postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, false, refused), answer);
+    if start is not null then
+        -- up to here those that keep an order walk first, all of it in the order of seq
+        update postrider.subscription_start x
+           set upto = (select row (c.epoch, c.lo, c.hi, c.more, c.last_seq)::postrider.log_position from postrider.cut c order by c.no desc limit 1)
+         where x.id = start;
+        answer.starting := true;
+    end if;
+    answer.more := answer.more or new.apart is not null or exists (select from postrider.backlog b where b.over_at is null);
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_backlog(postrider.cut, postrider.backlog, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    s postrider.slice;
+    new postrider.cut := last;
+begin
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
+      into s.seqs, s.types, s.owners, s.digests from (
+        select v.* from unnest(b.xids) x (xid) cross join lateral (
+            select seq, id, occurred_at, type, owner, subject, cause, data from postrider.event
+             where xid = x.xid and seq > b.after order by seq limit how.most + 1) v
+         order by v.seq limit how.most + 1) e;
+    if s.seqs is null then
+        update postrider.backlog x set over_at = clock_timestamp() where x.id = b.id;
+        answer.more := true;
+        return answer;
+    end if;
+    new.joined := null;
+    new.start := null;
+    new.apart := case when last.more then last.apart end;
+    new.backlog := b.id;
+    new.part_after := b.after;
+    answer := postrider.append_cut(last, new, s, how, answer);
+    -- what is new comes next
+    answer.more := true;
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_beside(postrider.cut, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    b postrider.backlog;
+    due postrider.relayed;
+begin
+    select * into b from postrider.backlog x where x.over_at is null order by x.id limit 1;
+    if b.id is null or (select c.backlog from postrider.cut c where c.backlog is not null order by c.no desc limit 1) is distinct from 0 then
+        due := postrider.relay_due(last, how, answer);
+        if due.why = 'done' then
+            return due;
+        end if;
+    end if;
+    if b.id is not null then
+        return postrider.relay_backlog(last, b, how, answer);
+    end if;
+    return answer;
+end $$;
+
+
+--
+-- Name: relay_due(postrider.cut, postrider.pass, postrider.relayed); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed) RETURNS postrider.relayed
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    due postrider.slice;
+    run postrider.slice;
+    new postrider.cut := last;
+    subs bigint[];
+    starting bigint[];
+    made record;
+    first int := 1;
+    upto int;
+begin
+    select array_agg(e.seq order by d.deliver_at, d.seq), array_agg(e.type order by d.deliver_at, d.seq), array_agg(e.owner order by d.deliver_at, d.seq)
+      into due.seqs, due.types, due.owners
+      from (select x.seq, x.deliver_at from postrider.event_delay x
+             where x.ended_at is null and x.deliver_at <= clock_timestamp()
+             order by x.deliver_at, x.seq limit least(how.most, 500) for update skip locked) d
+     cross join lateral (select v.seq, v.type, v.owner from postrider.event v where v.seq = d.seq) e;
+    if due.seqs is null then
+        return answer;
+    end if;
+    select coalesce(array_agg(distinct r.subscription), '{}'), array_agg(distinct r.subscription) filter (where r.starting) into subs, starting
+      from postrider.route r where r.type = any (due.types);
+    new.at := greatest(clock_timestamp(), last.at);
+    new.jobs := 0;
+    new.aside := 0;
+    new.elsewhere := how.elsewhere;
+    new.first_job := postrider.job_position();
+    loop
+        upto := first;
+        while due.seqs[upto + 1] > due.seqs[upto] loop
+            upto := upto + 1;
+        end loop;
+        run := row (due.seqs[first:upto], due.types[first:upto], due.owners[first:upto], null);
+        if how.elsewhere then
+            answer.matched := postrider.tell_matched(new.at, run.seqs, run.types, run.owners, subs);
+            if how.refused is not null then
+                select x.matched_left, x.aside into answer.matched, new.aside
+                  from postrider.without_refused(last.no + 1, answer.matched, how.refused) x;
+            end if;
+            new.jobs := json_array_length(answer.matched -> 'jobs');
+        elsif how.careful then
+            select * into made from postrider.make_each(last.no + 1, new.at, run, false, subs);
+            new.jobs := new.jobs + made.jobs;
+            new.aside := new.aside + made.aside;
+            upto := first + made.upto - 1;
+        else
+            new.jobs := new.jobs + postrider.fan_out(new.at, run.seqs, run.types, run.owners, subs);
+        end if;
+        -- another engine is told of one run, and care may have found enough
+        exit when upto >= cardinality(due.seqs) or how.elsewhere or how.careful;
+        first := upto + 1;
+    end loop;
+    new.last_job := postrider.job_position() | 3;
+    update postrider.event_delay d
+       set ended_at = clock_timestamp(), ended_as = 'delivered', given = starting,
+           first_job = case when not how.elsewhere then new.first_job end, last_job = case when not how.elsewhere then new.last_job end
+     where d.seq = any (due.seqs[1:upto]);
+    new.backlog := 0;
+    new.start := null;
+    new.part_after := null;
+    new.part_upto := null;
+    answer.no := postrider.note_cut(last, new);
+    answer.jobs := new.jobs;
+    answer.aside := new.aside;
+    answer.more := true;
+    answer.why := 'done';
+    if new.jobs > 0 and not how.elsewhere then
+        perform postrider.wake('postrider_job');
+    end if;
+    return answer;
 end $$;
 
 
@@ -8128,8 +8730,8 @@ begin
         end if;
         update postrider.log_epoch l set late = array(select x from unnest(l.late) x where x <> all (ended)) where l.no = epoch.no;
     end if;
-    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(sha256(convert_to(e.data::text, 'UTF8')) || uuid_send(e.id) || timestamptz_send(e.occurred_at)
-               || convert_to(concat_ws(E'\n', e.type, e.owner, e.subject, e.cause, ''), 'UTF8'))
+    select array_agg(e.seq), array_agg(e.type), array_agg(e.owner), array_agg(postrider.event_digest(
+               sha256(convert_to(e.data::text, 'UTF8')), e.id, e.occurred_at, e.type, e.owner, e.subject, e.cause))
       into s.seqs, s.types, s.owners, s.digests
       from (select v.* from postrider.rebased r join postrider.event v on v.seq = r.seq where r.cut is null order by r.seq limit most + 1) e;
     if s.seqs is null then
@@ -8271,6 +8873,8 @@ begin
                 pinned_by := 'a log that was restored and not rebased';
             elsif (log.done_at is null or cardinality(log.late) > 0) and e <= log.floor_seq >> 46 then
                 pinned_by := 'a rebase that is not over';
+            elsif exists (select from postrider.backlog b where b.over_at is null and b.after >> 46 <= e) then
+                pinned_by := 'events of a huge transaction that are not all jobs yet';
             else
                 -- what is below the floor was taken by the rebase, whatever its transaction's number means here
                 execute format('select exists (select from postrider.%I v
@@ -9265,7 +9869,7 @@ begin
                   | coalesce(pg_sequence_last_value('postrider.event_number'::regclass), 0);
     mine := pg_current_xact_id();
     select pg_current_snapshot() into new.hi;
-    select greatest(max(c.last_seq), epoch.floor_seq) into highest from postrider.cut c;
+    select greatest(max(c.last_seq), max(c.part_upto) filter (where c.backlog is not null), epoch.floor_seq) into highest from postrider.cut c;
     insert into postrider.rebased (seq, epoch)
     select v.seq, epoch.no + 1
       from postrider.event v
@@ -9277,6 +9881,10 @@ begin
        and not pg_visible_in_snapshot(v.xid, done)
        and not (last.more and v.seq <= last.last_seq and pg_visible_in_snapshot(v.xid, last.hi))
     union
+    -- what is left of a backlog is behind the position
+    select v.seq, epoch.no + 1 from postrider.backlog b join postrider.event v on v.xid = any (b.xids) and v.seq > b.after
+     where b.over_at is null and b.epoch = epoch.no
+    union
     -- of a rebase that was not over
     select v.seq, epoch.no + 1 from postrider.event v where v.seq <= epoch.floor_seq and v.xid = any (epoch.late)
     union
@@ -9284,6 +9892,7 @@ begin
     select v.seq, epoch.no + 1 from postrider.event v where behind and v.seq <= highest and v.recorded_at > last.at
     on conflict do nothing;
     update postrider.rebased r set epoch = start_rebase.epoch.no + 1 where r.cut is null;
+    update postrider.backlog b set over_at = clock_timestamp() where b.over_at is null;
     perform postrider.note_known();
 
     insert into postrider.log_epoch (no, system_identifier, floor_seq, note, late)
@@ -10162,6 +10771,48 @@ $$;
 
 
 --
+-- Name: types_of_transactions(xid8[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.types_of_transactions(xids xid8[]) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    until timestamptz := clock_timestamp() + interval '3 seconds';
+    types text[] := '{}';
+    part record;
+    x xid8;
+    after bigint;
+begin
+    foreach x in array xids loop
+        after := 0;
+        loop
+            -- mostly all are of one type, which the smallest and the largest tell
+            select count(*) as n, max(v.seq) as last, min(v.type) as smallest, max(v.type) as largest into part
+              from (select e.seq, e.type from postrider.event e where e.xid = x and e.seq > after order by e.seq limit 50000) v;
+            if part.smallest < part.largest then
+                types := types || array(select distinct e.type from postrider.event e where e.xid = x and e.seq > after and e.seq <= part.last
+                                           and e.type <> all (types));
+            elsif part.smallest <> all (types) then
+                types := types || part.smallest;
+            end if;
+            exit when part.n < 50000;
+            after := part.last;
+            if clock_timestamp() > until then
+                return null;
+            end if;
+        end loop;
+    end loop;
+    return types;
+end $$;
+
+
+--
 -- Name: unique_hash(smallint, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -10325,6 +10976,8 @@ CREATE FUNCTION postrider.verify("from" timestamp with time zone DEFAULT NULL::t
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET enable_hashagg TO 'off'
+    SET work_mem TO '64MB'
     AS $$
 declare
     v postrider.verified;
@@ -10357,7 +11010,7 @@ begin
             before := c;
             continue;
         end if;
-        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, c.last_seq >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
+        if c.n > 0 and exists (select from generate_series(c.first_seq >> 46, coalesce(c.part_upto, c.last_seq) >> 46) g where to_regclass(format('postrider.event_e%s', g)) is null) then
             v.unchecked_events := v.unchecked_events + c.n;
         elsif c.n > 0 then
             select * into e from postrider.events_of_cut(c, before) x;
@@ -10394,6 +11047,17 @@ begin
          group by x.event_seq, x.subscription having count(*) > 1) t;
     if v.twice > 0 then
         v.findings := v.findings || format('%s pairs of an event and a subscription have more than one job', v.twice);
+    end if;
+    if "from" is null and "to" is null and v.unchecked_events = 0 and v.broken = 0 then
+        -- what each row says of itself may be right, and an event be in none of them
+        lost := postrider.count_relayed() - before.events_total;
+        if lost > 0 then
+            v.missing := v.missing + lost;
+            v.findings := v.findings || format('%s events of the log are behind the position, and no row of cut took them', lost);
+        elsif lost < 0 and v.missing = 0 then
+            v.missing := v.missing - lost;
+            v.findings := v.findings || format('the rows of cut took %s events that are not behind the position, or not in the log', -lost);
+        end if;
     end if;
     if "to" is null and exists (
         select from (select coalesce(max(y.last_job), 0) as last_job from postrider.cut y) l
@@ -10434,24 +11098,6 @@ end $$;
 
 
 --
--- Name: subscription_start; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.subscription_start (
-    id bigint NOT NULL,
-    subscription bigint NOT NULL,
-    since timestamp with time zone NOT NULL,
-    done postrider.log_position,
-    upto postrider.log_position,
-    after bigint DEFAULT 0 NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    jobs bigint DEFAULT 0 NOT NULL,
-    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    over_at timestamp with time zone
-);
-
-
---
 -- Name: walk(postrider.subscription_start, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -10469,15 +11115,19 @@ declare
         select (select l.floor_seq from postrider.log_epoch l where l.no = p.no)
           from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
     ceilings bigint[] := array(
-        select coalesce((select l.floor_seq from postrider.log_epoch l where l.no = p.no + 1), 9223372036854775807)
-          from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+        select postrider.epoch_end(p.no) from (values (1, (b.done).epoch), (2, (b.upto).epoch)) p (o, no) order by p.o);
+    walkers bigint[] := postrider.walkers(b);
 begin
     return query
     select v.seq, v.type, v.owner,
            v.recorded_at >= b.since and exists (
-                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = b.subscription)
+                select from postrider.route r where r.type = v.type and r.owner = any (array['', v.owner]) and r.subscription = any (walkers))
            and postrider.is_behind(b.upto, floors[2], ceilings[2], v.xid, v.seq)
            and not postrider.is_behind(b.done, floors[1], ceilings[1], v.xid, v.seq)
+           -- what is delayed is given when it is due, to those that start as well
+           and (not (select exists (select from postrider.event_delay)) or not exists (
+                select from postrider.event_delay d
+                 where d.seq = v.seq and (b.subscription is null or d.ended_as is distinct from 'delivered' or b.subscription = any (d.given))))
       from (select e.seq, e.type, e.owner, e.recorded_at, e.xid from postrider.event e
              where e.seq > b.after order by e.seq limit walk.most) v;
 end $$;
@@ -10497,6 +11147,8 @@ CREATE FUNCTION postrider.walk_from(b postrider.subscription_start) RETURNS bigi
     AS $$
 declare
     base pg_snapshot := coalesce((b.done).lo, (b.done).hi);
+    huge xid8[] := array(select x from postrider.backlog g cross join unnest(g.xids) x
+                          where g.epoch = (b.done).epoch and x >= pg_snapshot_xmax(base) order by x);
 begin
     if (b.done).epoch is null then
         -- the number of a transaction may have been drawn long before it records
@@ -10508,7 +11160,11 @@ begin
     return least(
         (select min(v.seq) from pg_snapshot_xip(base) open cross join lateral (
             select e.seq from postrider.event e where e.xid = open order by e.seq limit 1) v),
-        (select min(e.seq) from postrider.event e where e.xid >= pg_snapshot_xmax(base))) - 1;
+        -- not through what is huge: that is long
+        (select min(v.first) from postrider.xid_gaps(pg_snapshot_xmax(base), '9223372036854775807', huge) g cross join lateral (
+            select min(e.seq + 0) as first from postrider.event e where e.xid > g.above and e.xid < g.below) v),
+        (select min(v.seq) from unnest(huge) h (xid) cross join lateral (
+            select e.seq from postrider.event e where e.xid = h.xid order by e.seq limit 1) v)) - 1;
 end $$;
 
 
@@ -10540,6 +11196,16 @@ begin
      cross join lateral (select jsonb_build_object('type', v.type, 'owner', v.owner, 'subject', v.subject) as vars) p
      order by v.seq;
 end $$;
+
+
+--
+-- Name: walkers(postrider.subscription_start); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.walkers(b postrider.subscription_start) RETURNS bigint[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN CASE WHEN ((b).subscription IS NOT NULL) THEN ARRAY[(b).subscription] ELSE ARRAY(SELECT h.subscription FROM postrider.held h WHERE (h.start = (walkers.b).id)) END;
 
 
 --
@@ -11143,6 +11809,23 @@ end $$;
 
 
 --
+-- Name: xid_gaps(xid8, xid8, xid8[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8) RETURNS SETOF record
+    LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC
+ SELECT x.above,
+     x.below
+    FROM UNNEST((ARRAY[(((((xid_gaps.first)::text)::bigint - 1))::text)::xid8] || ARRAY( SELECT w.w
+            FROM unnest(xid_gaps.without) w(w)
+           WHERE (w.w >= xid_gaps.first))), (ARRAY( SELECT w.w
+            FROM unnest(xid_gaps.without) w(w)
+           WHERE (w.w >= xid_gaps.first)) || ARRAY[xid_gaps.beyond])) x(above, below);
+END;
+
+
+--
 -- Name: attempt; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -11157,6 +11840,20 @@ CREATE TABLE postrider.attempt (
     error text
 )
 PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: backlog_id_seq; Type: SEQUENCE; Schema: postrider; Owner: -
+--
+
+ALTER TABLE postrider.backlog ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME postrider.backlog_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 
 --
@@ -11621,6 +12318,14 @@ ALTER TABLE ONLY postrider.attempt
 
 
 --
+-- Name: backlog backlog_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.backlog
+    ADD CONSTRAINT backlog_pkey PRIMARY KEY (id);
+
+
+--
 -- Name: cut cut_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11725,6 +12430,14 @@ ALTER TABLE ONLY postrider.erased
 
 
 --
+-- Name: event_delay event_delay_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.event_delay
+    ADD CONSTRAINT event_delay_pkey PRIMARY KEY (seq);
+
+
+--
 -- Name: event_done event_done_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11754,6 +12467,14 @@ ALTER TABLE ONLY postrider.event_type
 
 ALTER TABLE ONLY postrider.failure
     ADD CONSTRAINT failure_pkey PRIMARY KEY (kind, fingerprint);
+
+
+--
+-- Name: held held_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.held
+    ADD CONSTRAINT held_pkey PRIMARY KEY (subscription, start);
 
 
 --
@@ -12044,10 +12765,31 @@ CREATE UNIQUE INDEX an_owner_names_an_endpoint_once ON postrider.endpoint USING 
 
 
 --
+-- Name: backlog_open; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX backlog_open ON postrider.backlog USING btree (id) WHERE (over_at IS NULL);
+
+
+--
 -- Name: cancellation_of_job; Type: INDEX; Schema: postrider; Owner: -
 --
 
 CREATE INDEX cancellation_of_job ON postrider.cancellation USING btree (id);
+
+
+--
+-- Name: cut_of_backlog; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX cut_of_backlog ON postrider.cut USING btree (backlog, part_upto) WHERE (backlog IS NOT NULL);
+
+
+--
+-- Name: cut_of_start; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX cut_of_start ON postrider.cut USING btree (start, part_upto) WHERE (start IS NOT NULL);
 
 
 --
@@ -12097,6 +12839,20 @@ CREATE INDEX endpoint_window_over ON postrider.endpoint_window USING btree (slot
 --
 
 CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
+
+
+--
+-- Name: event_delay_due; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX event_delay_due ON postrider.event_delay USING btree (deliver_at, seq) WHERE (ended_at IS NULL);
+
+
+--
+-- Name: held_by_start; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX held_by_start ON postrider.held USING btree (start);
 
 
 --
@@ -12268,6 +13024,13 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 
 
 --
+-- Name: subscription_walked; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX subscription_walked ON postrider.subscription_start USING btree (walked_at, id) WHERE (over_at IS NULL);
+
+
+--
 -- Name: tag_newest; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -12307,6 +13070,14 @@ CREATE INDEX written_span ON postrider.written USING btree (class, first, xid);
 --
 
 CREATE TRIGGER attempt_failed AFTER INSERT ON postrider.attempt FOR EACH ROW WHEN ((new.outcome = ANY (ARRAY[2, 3, 4]))) EXECUTE FUNCTION postrider.note_failed();
+
+
+--
+-- Name: backlog backlog_epoch_fkey; Type: FK CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.backlog
+    ADD CONSTRAINT backlog_epoch_fkey FOREIGN KEY (epoch) REFERENCES postrider.log_epoch(no);
 
 
 --
@@ -12504,6 +13275,13 @@ REVOKE ALL ON FUNCTION postrider.call_limits(queue text, key text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.cancel(ids bigint[], reason text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION cancel_event(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.cancel_event(event uuid, reason text) FROM PUBLIC;
 
 
 --
@@ -12752,6 +13530,13 @@ REVOKE ALL ON FUNCTION postrider.count_jobs(most integer) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION count_relayed(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.count_relayed() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION cut_hash(previous bytea, c postrider.cut); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12805,6 +13590,13 @@ REVOKE ALL ON FUNCTION postrider.declare_types(types json, app text, gen bigint,
 --
 
 REVOKE ALL ON FUNCTION postrider.declare_versions(type text, versions json, app text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION delay_event(seq bigint, deliver_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.delay_event(seq bigint, deliver_at timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -12962,10 +13754,24 @@ REVOKE ALL ON FUNCTION postrider.enqueue_many_alike(jobs json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION epoch_end(epoch integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.epoch_end(epoch integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION erase(event uuid, reason text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.erase(event uuid, reason text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.event_digest(data_sha256 bytea, id uuid, occurred_at timestamp with time zone, type text, owner text, subject text, cause uuid) FROM PUBLIC;
 
 
 --
@@ -13235,6 +14041,13 @@ REVOKE ALL ON FUNCTION postrider.housekeep(duty text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION huge_transactions(w postrider.cut, floor_seq bigint, most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.huge_transactions(w postrider.cut, floor_seq bigint, most integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_among(value jsonb, list jsonb); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13263,10 +14076,24 @@ REVOKE ALL ON FUNCTION postrider.is_held(kind text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION is_held_back(subscription bigint); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_held_back(subscription bigint) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION is_of_the_server(code text); Type: ACL; Schema: postrider; Owner: -
 --
 
 REVOKE ALL ON FUNCTION postrider.is_of_the_server(code text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION is_owed(seq bigint, xid xid8, type text, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.is_owed(seq bigint, xid xid8, type text, owner text) FROM PUBLIC;
 
 
 --
@@ -13295,6 +14122,13 @@ REVOKE ALL ON FUNCTION postrider.job_spans() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.job_views(ids bigint[], attempts boolean) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION jobs_between(seq bigint, first bigint[], last bigint[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.jobs_between(seq bigint, first bigint[], last bigint[]) FROM PUBLIC;
 
 
 --
@@ -13487,10 +14321,17 @@ REVOKE ALL ON FUNCTION postrider.nearest_names(name text, names text[]) FROM PUB
 
 
 --
--- Name: FUNCTION next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION next_due_in_ms(); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most integer, inside postrider.cut) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.next_due_in_ms() FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION next_slice(w postrider.cut, after bigint, most integer, inside boolean); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.next_slice(w postrider.cut, after bigint, most integer, inside boolean) FROM PUBLIC;
 
 
 --
@@ -13589,6 +14430,13 @@ REVOKE ALL ON FUNCTION postrider.number_error(schema jsonb, value numeric, at te
 --
 
 REVOKE ALL ON FUNCTION postrider.object_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.open_backlog(last postrider.cut, new postrider.cut, epoch postrider.log_epoch, s postrider.slice) FROM PUBLIC;
 
 
 --
@@ -13760,10 +14608,10 @@ REVOKE ALL ON FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]
 
 
 --
--- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text, deliver_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text, deliver_at timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -13834,6 +14682,27 @@ REVOKE ALL ON FUNCTION postrider.refuse_type(type text) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.relay(most integer, elsewhere boolean, careful boolean, refused json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_backlog(last postrider.cut, b postrider.backlog, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_beside(last postrider.cut, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
 
 
 --
@@ -14236,6 +15105,13 @@ REVOKE ALL ON FUNCTION postrider.types(after text, most integer) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION types_of_transactions(xids xid8[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.types_of_transactions(xids xid8[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION unique_hash(mode smallint, kind text, owner text, key text, args json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -14303,6 +15179,13 @@ REVOKE ALL ON FUNCTION postrider.walk_from(b postrider.subscription_start) FROM 
 --
 
 REVOKE ALL ON FUNCTION postrider.walk_replay(r postrider.delivery_replay, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION walkers(b postrider.subscription_start); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.walkers(b postrider.subscription_start) FROM PUBLIC;
 
 
 --
@@ -14443,3 +15326,10 @@ REVOKE ALL ON FUNCTION postrider.without_held(kinds text[]) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.without_refused(no bigint, matched json, refused json, OUT matched_left json, OUT aside integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.xid_gaps(first xid8, beyond xid8, without xid8[], OUT above xid8, OUT below xid8) FROM PUBLIC;

@@ -40,7 +40,7 @@ pub use port::{
     Act, Capabilities, Completion, Count, Effect, Enqueued, Filter, Hold, Inspector, Job, JobView, Jobs, Keys, LaneAct,
     LaneEffect, LaneKey, LaneView, Look, NewJob, OnDuplicate, Runtime, State, Stopped, Waited, Waits,
 };
-pub use record::{Mismatch, Recorded, Recorder, Resolution, TypeView, Types};
+pub use record::{CancelledEvent, Mismatch, Recorded, Recorder, Resolution, TypeView, Types};
 pub use run::{Bus, Figures, Measured, Metric, PgInspector, PgJobs, PgKeys, Running, Settings, WakeUps};
 pub use schedule::{ScheduleView, Schedules, next_runs};
 

@@ -49,6 +49,45 @@ async fn b1_an_event_exists_if_and_only_if_its_transaction_commits_also_under_sa
 }
 
 #[tokio::test]
+async fn b5_the_order_within_a_transaction_is_kept_also_across_savepoints_and_doors() {
+    let db = TestDb::fresh().await;
+    declare(db.pool()).await;
+    let recorder = Recorder::new();
+    let mut tx = db.pool().begin().await.unwrap();
+    recorder.record(&mut *tx, &event("1")).await.unwrap();
+    let mut savepoint = sqlx::Acquire::begin(&mut tx).await.unwrap();
+    recorder.record(&mut *savepoint, &event("2")).await.unwrap();
+    // another transaction in between draws numbers too
+    let mut other = db.pool().acquire().await.unwrap();
+    recorder.record(&mut *other, &event("0")).await.unwrap();
+    savepoint.commit().await.unwrap();
+    let many = r#"select postrider.record_many('[{"type": "order.sent", "subject": "s", "data": 3}, {"type": "order.paid", "subject": "s", "data": 4}]')"#;
+    sqlx::query(many).execute(&mut *tx).await.unwrap();
+    recorder.record(&mut *tx, &event("5")).await.unwrap();
+    tx.commit().await.unwrap();
+    let sql = "select string_agg(data::text, ' ' order by seq) from postrider.event where data::text <> '0'";
+    let kept: String = sqlx::query_scalar(sql).fetch_one(db.pool()).await.unwrap();
+    assert_eq!(kept, "1 2 3 4 5");
+}
+
+#[tokio::test]
+async fn b6_a_recorder_that_recorded_in_a_transaction_is_bound_to_nothing() {
+    let db = TestDb::fresh().await;
+    declare(db.pool()).await;
+    let recorder = Recorder::new();
+    let mut first = db.pool().begin().await.unwrap();
+    recorder.record(&mut *first, &event("1")).await.unwrap();
+    let mut second = db.pool().begin().await.unwrap();
+    recorder.record(&mut *second, &event("2")).await.unwrap();
+    first.rollback().await.unwrap();
+    second.commit().await.unwrap();
+    recorder.record(&mut *db.pool().acquire().await.unwrap(), &event("3")).await.unwrap();
+    let sql = "select string_agg(data::text, ' ' order by seq) from postrider.event";
+    let kept: String = sqlx::query_scalar(sql).fetch_one(db.pool()).await.unwrap();
+    assert_eq!(kept, "2 3");
+}
+
+#[tokio::test]
 async fn b2_an_undeclared_type_is_refused_with_the_nearest_names() {
     let db = TestDb::fresh().await;
     declare(db.pool()).await;

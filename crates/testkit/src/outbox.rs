@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use postrider::{Bus, Subscription};
+use postrider::{Bus, OrderBy, Subscription};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -113,7 +113,11 @@ async fn rest(dice: &mut StdRng, most_ms: u64) {
 
 /// Declares what the events are for, and makes the tables of the business.
 pub async fn prepare(pool: &PgPool) -> anyhow::Result<()> {
-    let subscriptions = ["s.one", "s.two", "s.three"].map(|name| Subscription::new(name, ["k.*"]));
+    let mut subscriptions = ["s.one", "s.two", "s.three"].map(|name| Subscription::new(name, ["k.*"]));
+    // of the others, the events of a huge transaction may come behind later ones
+    let [_, two, three] = &mut subscriptions;
+    *two = two.clone().order_by(OrderBy::Subject);
+    *three = three.clone().order_by(OrderBy::All);
     Bus::builder(pool.clone()).types(["k.put"]).subscriptions(subscriptions).build().await?;
     sqlx::raw_sql(TABLES).execute(pool).await?;
     Ok(())

@@ -42,7 +42,7 @@ async fn y1_c45_sixteen_writers_and_three_relays_that_are_cut_make_each_job_once
 
 /// An outbox that reads on behind the highest number that it saw.
 const BY_NUMBER: &str =
-    "create or replace function postrider.next_slice(lo pg_snapshot, hi pg_snapshot, after bigint, most int, inside postrider.cut)
+    "create or replace function postrider.next_slice(w postrider.cut, after bigint, most int, inside boolean)
 returns postrider.slice language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     s postrider.slice;

@@ -320,6 +320,14 @@ async fn verify_counts_what_is_there_and_finds_each_damage() {
         (format!("update postrider.event set data = '0' where seq = {any}"), (0, 0, 0, 1)),
         (format!("update postrider.event set subject = 'o/8' where seq = {any}"), (0, 0, 0, 1)),
         (format!("update postrider.event set occurred_at = occurred_at + interval '1 us' where seq = {any}"), (0, 0, 0, 1)),
+        // an event that each row rightly knows nothing of
+        (
+            format!(
+                "insert into postrider.event select (jsonb_populate_record(e, jsonb_build_object('xid', '3', 'seq', e.seq + 1000))).*
+                   from postrider.event e where e.seq = {any}"
+            ),
+            (1, 0, 0, 0),
+        ),
         ("delete from postrider.cut where no = 4".to_owned(), (0, 0, 1, 0)),
         ("delete from postrider.cut where no = 7".to_owned(), (0, 0, 1, 0)),
         ("update postrider.cut set n = n + 1, events_total = events_total + 1 where no = 7".to_owned(), (0, 0, 1, 0)),

@@ -166,6 +166,66 @@ async fn y9_a_dump_restored_into_another_cluster_is_rebased_without_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn y9_y8_a_copy_that_was_made_in_the_middle_of_a_huge_transaction_gets_the_rest_of_it_once_and_in_order() {
+    let source = source().await;
+    run(source.pool(), "select postrider.put_subscription('s.order', '{t.made}', 's.one', order_by => 'all')").await;
+    relay_all(source.pool(), 400).await;
+    run(source.pool(), events("huge", 3_000)).await;
+    run(source.pool(), events("beside", 10)).await;
+    let pass = async |pool: &PgPool| {
+        run(pool, "select postrider.relay(400)").await;
+        run(pool, "select postrider.hand_over(100)").await;
+    };
+    for _ in 0..6 {
+        pass(source.pool()).await;
+    }
+    // and one that has only begun with what was there
+    run(
+        source.pool(),
+        "select postrider.put_subscription('s.start', '{t.made}', 's.one', order_by => 'all', start => 'beginning')",
+    )
+    .await;
+    pass(source.pool()).await;
+    let (_target, pool) = copy_of(&source).await;
+    for pool in [&pool, source.pool()] {
+        run(pool, events("later", 10)).await;
+        until("all is walked", SOON, async || {
+            pass(pool).await;
+            let sql = "select count(*) from postrider.subscription_start where over_at is null";
+            (number(pool, sql).await == 0
+                && number(pool, "select count(*) from postrider.rebased where cut is null").await == 0)
+                .then_some(())
+        })
+        .await;
+        relay_all(pool, 400).await;
+        let wrong = "select count(*) from (
+            select e.seq, s.id from postrider.event e join postrider.subscription s on s.name <> 's.order' or e.subject ~ '^(huge|beside|later)'
+             where e.subject not like 'gone%' or s.name = 's.start') want
+            left join (select event_seq as seq, subscription as id, count(*) as n from postrider.job group by 1, 2) got using (seq, id)
+            where got.n is distinct from 1";
+        assert_eq!(number(pool, wrong).await, 0, "lost or doubled");
+        let disordered =
+            "select count(*) from (select j.event_seq < lag(j.event_seq) over (partition by s.id order by j.id) as back
+            from postrider.job j join postrider.event e on e.seq = j.event_seq and e.subject ~ '^(huge|beside|later)'
+            join postrider.subscription s on s.id = j.subscription and s.name in ('s.order', 's.start')) x where back";
+        assert_eq!(number(pool, disordered).await, 0);
+        // what the source removed by hand is what it finds, and nothing else
+        assert_eq!(
+            proof::verify(pool, None, None).await.unwrap().findings,
+            ["row 2 of cut made 200 jobs, 0 are there"]
+        );
+    }
+    // below the floor no window tells of an event: it is counted
+    run(
+        &pool,
+        "insert into postrider.event select (jsonb_populate_record(e, jsonb_build_object('seq', 0))).* from postrider.event e order by seq limit 1",
+    )
+    .await;
+    let found = proof::verify(&pool, None, None).await.unwrap().findings;
+    assert_eq!(found.last().unwrap(), "1 events of the log are behind the position, and no row of cut took them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn y9_a_rebase_that_is_killed_at_every_step_or_meets_a_copy_again_loses_and_doubles_nothing() {
     let source = source().await;
     let (target, pool) = copy_of(&source).await;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use postrider::inspect::{DriftSeverity, check_watches, watches};
+use postrider::inspect::{DriftSeverity, Severity, alerts, check_watches, watches};
 use postrider_testkit::TestDb;
 use postrider_testkit::capture::{attempt, connect, short, sql, told, value};
 use sqlx::PgConnection;
@@ -207,6 +207,25 @@ async fn t5_a_renamed_table_stays_watched_and_is_declared_by_its_new_name() {
     .await;
     assert_eq!(short(&mut c).await, ["created shop.thing/2"]);
     assert_eq!(problems(&db).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn t5_what_is_wrong_with_a_watch_is_an_alert() {
+    let (db, mut c) = database(ITEM).await;
+    let alerts = async || {
+        let all = alerts(db.pool()).await.unwrap().into_iter().filter(|alert| alert.name == "watch");
+        all.map(|alert| (alert.severity, alert.subject)).collect::<Vec<_>>()
+    };
+    sql(&mut c, "select postrider.watch('shop.item', name => 'items')").await;
+    assert_eq!(alerts().await, []);
+    sql(&mut c, "alter table shop.item disable trigger user").await;
+    let found = alerts().await;
+    assert!(
+        !found.is_empty() && found.iter().all(|alert| *alert == (Severity::Critical, "watch items".to_owned())),
+        "{found:?}"
+    );
+    sql(&mut c, "alter table shop.item enable trigger user").await;
+    assert_eq!(alerts().await, []);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use postrider::{
     Act, Bus, Filter, Kind, KindSpec, NewEvent, Order, OrderBy, Payload, Recorder, Running, Settings, Start, State,
     Subscription, Verdict, handler,
 };
-use postrider_testkit::{TestDb, until};
+use postrider_testkit::{Fixture, TestDb, fixture, until};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 use tokio::task::JoinSet;
@@ -344,6 +344,51 @@ async fn y4_a_subscription_that_coalesces_always_comes_to_the_last_event_of_each
     assert!(runs < 600, "nothing was coalesced: {runs} runs of 600 events");
 }
 
+/// Nobody works on the jobs, so that each subject has one, which is to end with the last event of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn y4_y3_relays_that_are_killed_while_they_coalesce_lose_no_latest_event() {
+    let db = TestDb::fresh().await;
+    let pool = db.pool().clone();
+    fixture::declare(&pool, &["all.of-it=order.made"]).await.unwrap();
+    let kind = "(select kind from postrider.subscription limit 1)";
+    put(&pool, &format!("'s.latest', '{{order.made}}', {kind}, coalescing => true")).await.unwrap();
+    let fixture = Fixture::new(env!("CARGO_BIN_EXE_postrider-fixture"), db.url());
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let writing = {
+        let (pool, over) = (pool.clone(), Arc::clone(&over));
+        tokio::spawn(async move {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                run(
+                    &pool,
+                    "select postrider.record('order.made', 's/' || i % 40, to_json(i)) from generate_series(1, 200) i",
+                )
+                .await;
+            }
+        })
+    };
+    let relayed = async || number(&pool, "select events_total from postrider.cut order by no desc limit 1").await;
+    for _ in 0..6 {
+        let before = relayed().await;
+        let mut relay = fixture.start(&["relay"]);
+        until("it relays", SOON, async || (relayed().await > before).then_some(())).await;
+        relay.kill().await;
+    }
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    writing.await.unwrap();
+    let mut last = fixture.start(&["relay"]);
+    until("all are relayed", SOON, async || {
+        (relayed().await == number(&pool, "select count(*) from postrider.event").await).then_some(())
+    })
+    .await;
+    last.kill().await;
+    let wrong = "select count(*) from (select subject, max(seq) as seq from postrider.event group by 1) e
+        left join (select v.subject, max(v.seq) as seq, count(*) as n from postrider.job j join postrider.event v on v.seq = j.event_seq
+                     join postrider.subscription s on s.id = j.subscription and s.coalescing group by 1) j using (subject)
+        where j.n is distinct from 1 or j.seq <> e.seq";
+    assert_eq!(number(&pool, wrong).await, 0);
+    assert_eq!(postrider::proof::verify(&pool, None, None).await.unwrap().findings, Vec::<String>::new());
+}
+
 /// Writers that commit late, roll back, and write much at once, while a subscription from the beginning is put.
 #[tokio::test]
 async fn y10_a_subscription_from_the_beginning_gets_every_event_once_and_each_subjects_in_order() {
@@ -423,7 +468,13 @@ async fn y10_a_subscription_from_the_beginning_gets_every_event_once_and_each_su
 async fn y10_a_subscription_that_begins_inside_a_window_that_is_being_relayed_gets_it_whole() {
     let db = stage().await;
     put(db.pool(), "'s.live', '{order.*}', 't.k'").await.unwrap();
-    run(db.pool(), "select postrider.record('order.made', 'a', to_json(i)) from generate_series(1, 500) i").await;
+    // none of them is huge
+    for first in [1, 251] {
+        let events = format!(
+            "select postrider.record('order.made', 'a', to_json(i)) from generate_series({first}, {first} + 249) i"
+        );
+        run(db.pool(), &events).await;
+    }
     for _ in 0..3 {
         run(db.pool(), "select postrider.relay(60)").await;
     }

@@ -24,6 +24,7 @@ mod client; // one POST under one deadline
 mod judge; // what an answer means
 mod deliver; // all of it, as a handler
 mod replay; // and once more
+mod service; // a service that the process is built with
 
 pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
 pub use clock::Clock;
@@ -40,6 +41,7 @@ pub use judge::RETRY_AFTER_MAX;
 pub use replay::{NewReplay, REPLAY_KIND, REPLAY_PER_SECOND, Redelivered, Replay, ReplayId, replay_kind};
 pub use schedule::{ATTEMPTS_MAX, Retries, schedule};
 pub use seal::{Seal, SealError};
+pub use service::{SERVICE_TIMEOUT, Service};
 pub use target::{Target, URL_BYTES_MAX};
 
 /// Every statement of this crate, for the test that prepares them on a real Postgres.

@@ -37,6 +37,16 @@ pub(crate) enum TargetHost {
 impl Target {
     /// Parses a URL; the error names the field `url`. Says nothing yet about addresses.
     pub(crate) fn parse(text: &str) -> Result<Self, Refused> {
+        let target = Self::trusted(text)?;
+        if let TargetHost::Name(name) = &target.host {
+            check_host_name(name)?;
+        }
+        check_port(Some(target.port))?;
+        Ok(target)
+    }
+
+    /// The same for a URL that whoever runs the process chose: with any name and any port.
+    pub(crate) fn trusted(text: &str) -> Result<Self, Refused> {
         if text.len() > URL_BYTES_MAX {
             let message = format!("it has {} bytes, the limit is {URL_BYTES_MAX}", text.len());
             return Err(Refused::new(Code::Size, "url", message, "use a shorter url"));
@@ -55,7 +65,7 @@ impl Target {
         let host = match url.host() {
             Some(Host::Ipv4(v4)) => TargetHost::Address(v4.into()),
             Some(Host::Ipv6(v6)) => TargetHost::Address(v6.into()),
-            Some(Host::Domain(name)) => TargetHost::Name(check_host_name(name)?),
+            Some(Host::Domain(name)) => TargetHost::Name(name.strip_suffix('.').unwrap_or(name).to_owned()),
             None => return Err(refused("it has no host", EXAMPLE)),
         };
         if let TargetHost::Name(name) = &host {
@@ -63,7 +73,8 @@ impl Target {
             url.set_host(Some(name)).map_err(|e| refused(format!("it is not a url: {e}"), EXAMPLE))?;
         }
         url.set_fragment(None);
-        let port = check_port(url.port_or_known_default())?;
+        let port = url.port_or_known_default().filter(|port| *port != 0);
+        let port = port.ok_or_else(|| refused("it has no port", "write one from 1 to 65535"))?;
         Ok(Self { url, host, port })
     }
 

@@ -79,6 +79,8 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(25, "0025_prove", Core),
     migration!(26, "0026_subscription", Core),
     migration!(27, "0027_fan_out", Core),
+    migration!(28, "0028_huge_transaction", Core),
+    migration!(29, "0029_delayed_event", Core),
     migration!(30, "0030_endpoint", Webhook),
     migration!(31, "0031_health", Webhook),
     migration!(32, "0032_redeliver", Webhook),

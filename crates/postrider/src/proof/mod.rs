@@ -79,6 +79,8 @@ pub struct Fanout {
     pub aside: Vec<String>,
     /// Another engine has its jobs, which are not told here.
     pub elsewhere: bool,
+    /// It was cancelled before it was delivered.
+    pub cancelled: bool,
 }
 
 /// What is set aside now, the oldest first; at most `most` pairs.
@@ -108,7 +110,7 @@ pub async fn verify(pool: &PgPool, from: Option<Timestamp>, to: Option<Timestamp
     pg::verify(pool, from, to).await
 }
 
-/// Waits until the relay is done with an event, and tells what it became; `None` if that took longer than `limit`, or if no such event commits in that time. To be
+/// Waits until the relay is done with an event, and a delayed one was delivered, and tells what it became; `None` if that took longer than `limit`, or if no such event commits in that time. To be
 /// called after the commit, outside of the transaction. Jobs of subscriptions that began later are not told, and of those that coalesce only the job that the
 /// event made and is the latest for.
 pub async fn await_fanout(pool: &PgPool, event: EventId, limit: Duration) -> Result<Option<Fanout>, Error> {

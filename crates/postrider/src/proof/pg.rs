@@ -107,7 +107,8 @@ pub(super) async fn await_fanout(pool: &PgPool, event: EventId) -> Result<Option
     }
     let jobs: Vec<String> = serde_json::from_str(row.text(1)?).map_err(|_| wrong(1))?;
     let aside = serde_json::from_str(row.text(2)?).map_err(|_| wrong(2))?;
-    Ok(Some(Fanout { jobs: jobs.into_iter().map(JobId::new).collect(), aside, elsewhere: state == "elsewhere" }))
+    let (elsewhere, cancelled) = (state == "elsewhere", state == "cancelled");
+    Ok(Some(Fanout { jobs: jobs.into_iter().map(JobId::new).collect(), aside, elsewhere, cancelled }))
 }
 
 pub(super) async fn erase(pool: &PgPool, event: EventId, reason: &str) -> Result<bool, Error> {

@@ -58,6 +58,17 @@ impl From<&Recorded> for Witness {
     }
 }
 
+/// What came of cancelling an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelledEvent {
+    /// Nothing of it runs, provided that the transaction commits. It stays in the log.
+    Cancelled,
+    /// It is too late: one of its jobs has begun or ended, or stands for later events too, or nobody asked for it. Nothing was changed.
+    Delivered,
+    /// There is no such event, or its transaction has not committed.
+    Unknown,
+}
+
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
@@ -96,6 +107,17 @@ impl Recorder {
         check_subject(&event.subject)?;
         check_owner(&event.owner)?;
         pg::record(tx, self.pooler, event).await
+    }
+
+    /// Cancels an event that is not delivered yet, or of which no job has begun, in the caller's transaction. Refuses an event that the relay has not come to
+    /// yet (PR005) unless it is delayed, or was recorded by this very transaction: ask again a moment later.
+    pub async fn cancel_event(
+        &self,
+        tx: &mut dyn Tx,
+        event: EventId,
+        reason: Option<&str>,
+    ) -> Result<CancelledEvent, Error> {
+        pg::cancel_event(tx, self.pooler, event, reason).await
     }
 
     /// What became of a transaction whose commit was not answered, by a [`Recorded`] or an [`Enqueued`](crate::Enqueued) of it.

@@ -3,13 +3,14 @@ use std::fmt;
 use postrider::proof;
 use sqlx::PgPool;
 
-/// Pairs of a committed event and a subscription without a job; jobs beyond the first of a pair; jobs of no event; jobs that come before one of their key and
-/// subscription with a lower number; numbers of a key that no event has; and what the writers committed and the log does not have.
+/// Pairs of a committed event and a subscription without a job; jobs beyond the first of a pair; jobs of no event; jobs of subscriptions with an order that come before
+/// one of their key with a lower number; numbers of a key that no event has; and what the writers committed and the log does not have.
 const JUDGE: &str = "
 with made as (select event_seq as seq, subscription, count(*) as n from postrider.job where event_seq is not null group by 1, 2),
      pairs as (select e.seq, s.id as subscription from postrider.event e cross join postrider.subscription s),
      keyed as (select e.subject as key, (e.data::text)::bigint as n, j.subscription, j.id
-                 from postrider.job j join postrider.event e on e.seq = j.event_seq),
+                 from postrider.job j join postrider.event e on e.seq = j.event_seq
+                 join postrider.subscription s on s.id = j.subscription and s.order_by is not null),
      ordered as (select n, lag(n) over (partition by subscription, key order by id) as before from keyed)
 select array[
     (select count(*) from postrider.event),

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 use super::{Count, Ground, ask, rest};
 
 /// A small slice, so that windows are often left open.
-const PASS: &str = "select format('%s %s', why, more) from postrider.relay(200)";
+const PASS: &str = "select format('%s %s', why, more or starting), starting from postrider.relay(200)";
+const HAND_OVER: &str = "select postrider.hand_over(200)::text";
 /// Who is in a pass, or about to be.
 const CUT: &str = "select count(pg_terminate_backend(pid)) from (
     select pid from pg_stat_activity where datname = current_database() and application_name = 'outbox-relay' and state <> 'idle'
@@ -33,6 +34,9 @@ pub(super) async fn run(ground: Arc<Ground>, n: u64) -> anyhow::Result<()> {
                     rest(&mut dice, 10).await;
                 }
             }
+            Err(sqlx::Error::Database(e)) if e.code().as_deref() != Some("57P01") => {
+                anyhow::bail!("a pass failed: {e}")
+            }
             // cut: what it did is gone with it, or is committed
             Err(_) => ground.count(Count::Cut),
         }
@@ -42,8 +46,12 @@ pub(super) async fn run(ground: Arc<Ground>, n: u64) -> anyhow::Result<()> {
 
 async fn pass(ground: &Ground, link: &mut PgConnection, undone: bool) -> sqlx::Result<bool> {
     ask(link, "begin").await?;
-    let told: String = sqlx::query_scalar(PASS).fetch_one(&mut *link).await?;
-    ask(link, if undone { "rollback" } else { "commit" }).await?;
+    let (told, starting): (String, bool) = sqlx::query_as(PASS).fetch_one(&mut *link).await?;
+    let end = if undone { "rollback" } else { "commit" };
+    ask(link, end).await?;
+    if starting {
+        ask(link, format!("begin; {HAND_OVER}; {end}")).await?;
+    }
     ground.count(match told.as_str() {
         _ if undone => Count::Undone,
         "done t" => Count::Slices,
@@ -66,7 +74,11 @@ pub(super) async fn cut(ground: Arc<Ground>) -> anyhow::Result<()> {
 /// Passes until nothing is left.
 pub(super) async fn drain(pool: &PgPool) -> anyhow::Result<()> {
     loop {
-        match sqlx::query_scalar::<_, String>(PASS).fetch_one(pool).await?.as_str() {
+        let (told, starting): (String, bool) = sqlx::query_as(PASS).fetch_one(pool).await?;
+        if starting {
+            sqlx::raw_sql(HAND_OVER).execute(pool).await?;
+        }
+        match told.as_str() {
             "idle f" => return Ok(()),
             "busy f" => sleep(Duration::from_millis(20)).await,
             _ => {}
