@@ -441,12 +441,14 @@ begin
     select 'suspects', 'warning', 'queue ' || p.queue, null::timestamptz,
            format('%s jobs of queue %s may have killed their workers, and wait to run alone', count(*), p.queue),
            'look at their last attempts; cancel what kills its worker'
-      from (select x.queue from postrider.parked x where x.key = 'strict:' limit 10000) p group by p.queue;
+      from (select x.queue from postrider.parked x
+             where x.key = 'strict:' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.queue;
     return query
     select 'unknown_kind', 'warning', substr(p.key, 6), null::timestamptz,
            format('%s jobs of kind %s wait for a worker that knows it', count(*), substr(p.key, 6)),
            'start a worker with a handler for this kind, or cancel its jobs'
-      from (select x.key from postrider.parked x where x.key >= 'kind:' and x.key < 'kind;' limit 10000) p group by p.key;
+      from (select x.key from postrider.parked x
+             where x.key >= 'kind:' and x.key < 'kind;' and x.key not like 'order:%' and x.key not like 'limit:%' limit 10000) p group by p.key;
     return query
     select 'discarded', case when sum(d.n) >= 100 then 'critical' else 'warning' end, 'kind ' || d.kind, min(d.at),
            format('%s jobs of kind %s were discarded in the last hour', sum(d.n), d.kind),
@@ -797,6 +799,16 @@ CREATE FUNCTION postrider.asked_subscription(filter json) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     RETURN CASE WHEN ((filter ->> 'subscription'::text) IS NOT NULL) THEN COALESCE((SELECT s.id FROM postrider.subscription s WHERE (s.name = (asked_subscription.filter ->> 'subscription'::text))), (0)::bigint) ELSE NULL::bigint END;
+
+
+--
+-- Name: asked_tags(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.asked_tags(filter json) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ARRAY(SELECT json_array_elements_text(COALESCE((filter -> 'tags'::text), '[]'::json)) AS json_array_elements_text);
 
 
 --
@@ -1602,6 +1614,23 @@ end $$;
 
 
 --
+-- Name: check_tags(text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.check_tags(tags text[]) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if cardinality(tags) > 10 then
+        perform postrider.refuse('PR005', 'tags', format('%s are too many', cardinality(tags)), 'use 10 tags at most');
+    elsif exists (select from unnest(tags) t where t is null or octet_length(t) not between 1 and 100 or t ~ '[\u0001-\u001f\u007f-\u009f]') then
+        perform postrider.refuse('PR005', 'tags', 'a tag is 1 to 100 bytes of text without control characters', 'use shorter ones');
+    end if;
+end $$;
+
+
+--
 -- Name: check_type(json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -1755,10 +1784,10 @@ end $$;
 
 
 --
--- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: claim(uuid, bigint, text, text[], integer, smallint[], smallint[], bigint[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0) RETURNS SETOF postrider.claimed
+CREATE FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer DEFAULT 0, turned bigint[] DEFAULT NULL::bigint[]) RETURNS SETOF postrider.claimed
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1779,12 +1808,16 @@ begin
     if exists (select from postrider.instance i where i.outbound_paused_at is not null) then
         claim.kinds := postrider.without_held(claim.kinds);
     end if;
-    if exists (select from postrider.ready r
-                where r.queue = claim.queue and r.flags & 32 <> 0 and r.pos >= (select min(p) from unnest(claim.positions) p))
-       or exists (select from postrider.ready r where r.queue = claim.queue and r.flags & 2 <> 0)
+    if exists (
+        select from unnest(claim.priorities, claim.shares, claim.positions, claim.turned) p (priority, share, pos, turned)
+         where (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= p.pos and r.flags & 32 <> 0 order by r.pos + 0 limit 1)
+            or (select true from postrider.ready r where r.queue = claim.queue and r.priority = p.priority and r.share = p.share
+                   and r.pos + 0 >= coalesce(p.turned, 0) and r.flags & 2 <> 0 order by r.pos + 0 limit 1))
     then
         select t.turns, t.moved into turns, moved
-          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line) t;
+          from postrider.take_turns(claim.queue, claim.most, claim.priorities, claim.shares, claim.positions, claim.kinds, claim.in_line,
+               claim.turned) t;
         claim.most := 0;
     end if;
     return query
@@ -1883,10 +1916,10 @@ end $$;
 
 
 --
--- Name: clear_ready(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: clear_ready(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS void
+CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1897,17 +1930,17 @@ CREATE FUNCTION postrider.clear_ready(lane_queue text, lane_key text) RETURNS vo
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     lowest bigint;
     highest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     with away as (
         delete from postrider.ready r where r.ctid = any (array(
             select x.ctid from postrider.ready x
              where x.queue = lane_queue and x.order_key = substr(lane_key, 7) and x.flags & 34 = 32 and x.pos = x.id
                and x.id >= greatest(l.low_ready, l.cleared)
-             order by x.id limit 1000 for update skip locked))
+             order by x.id limit clear_ready.most for update skip locked))
         returning r.*
     ), waiting as (
         insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -1917,7 +1950,7 @@ begin
     )
     select min(w.id), max(w.id) into lowest, highest from waiting w;
     update postrider.lane x set low_parked = least(x.low_parked, lowest), cleared = greatest(x.cleared, highest)
-     where x.queue = lane_queue and x.key = lane_key and highest is not null;
+     where x.ctid = l.place and highest is not null;
 end $$;
 
 
@@ -2633,6 +2666,7 @@ begin
         end if;
         insert into postrider.deleted (id, created_at) values (x, j.created_at) on conflict do nothing;
         delete from postrider.attempt a where a.class = j.class and a.id = x;
+        delete from postrider.tag t where t.class = j.class and t.id = x;
         delete from postrider.cancellation c where c.id = x;
         delete from postrider.job q where q.class = j.class and q.id = x;
         return query select x, 'done', null::text;
@@ -2826,10 +2860,10 @@ CREATE FUNCTION postrider.end_name(state smallint) RETURNS text
 
 
 --
--- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: enqueue(text, json, text, integer, integer, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue(kind text, args json DEFAULT '{}'::json, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, owner text DEFAULT ''::text, unique_mode text DEFAULT NULL::text, unique_key text DEFAULT NULL::text, unique_for interval DEFAULT NULL::interval, on_duplicate text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, retry json DEFAULT NULL::json, order_key text DEFAULT NULL::text, order_policy text DEFAULT NULL::text, limit_key text DEFAULT NULL::text, tags text[] DEFAULT NULL::text[]) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2852,10 +2886,16 @@ begin
     end if;
     id := (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number'::regclass) << 2) | k.class;
     replaced := false;
+    if tags is not null then
+        perform postrider.check_tags(tags);
+    end if;
     if k.fair or coalesce(k.unique_mode, unique_mode, unique_key, on_duplicate, idempotency_key, retry::text, unique_for::text, order_key,
                           order_policy, limit_key, k.limit_key) is not null then
-        select a.id, a.fresh, a.replaced into id, fresh, replaced from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
+        select a.id, a.fresh, a.replaced, a.until into id, fresh, replaced, until from postrider.enqueue_alike(k, id, args, run_at, owner, unique_mode,
             unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key) a;
+        if fresh and tags is not null then
+            perform postrider.put_tags(k.class, id, tags);
+        end if;
         return next;
         return;
     end if;
@@ -2873,6 +2913,9 @@ begin
         insert into postrider.later (run_at, id, queue, priority, share) values (run_at, id, k.queue, k.priority, 0);
     end if;
     fresh := true;
+    if tags is not null then
+        perform postrider.put_tags(k.class, id, tags);
+    end if;
     return next;
 end $$;
 
@@ -2910,7 +2953,7 @@ CREATE TABLE postrider.kind (
 -- Name: enqueue_alike(postrider.kind, bigint, json, timestamp with time zone, text, text, text, interval, text, text, json, text, text, text, boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_alike(k postrider.kind, new_id bigint, args json, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, key_taken boolean DEFAULT false) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2950,8 +2993,10 @@ begin
     end if;
     if mode is not null then
         hash := postrider.unique_hash(mode, k.name, owner, unique_key, args);
-        id := postrider.take_unique(hash, mode, new_id, case mode when 4 then clock_timestamp() + unique_for end);
+        until := case mode when 4 then clock_timestamp() + unique_for end;
+        id := postrider.take_unique(hash, mode, new_id, until);
         if id <> new_id then
+            until := (select x.until from postrider.uniq x where x.hash = hash and mode = 4);
             if idempotency_key is not null then
                 update postrider.uniq x set job = id
                  where x.hash = postrider.unique_hash(6::smallint, '', owner, idempotency_key, null);
@@ -2985,7 +3030,7 @@ end $$;
 -- Name: enqueue_many(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3003,17 +3048,18 @@ begin
     end if;
     select k into stray from json_array_elements(jobs) j cross join lateral json_object_keys(j) k
      where k not in ('kind', 'args', 'queue', 'priority', 'max_attempts', 'run_at', 'owner', 'unique_mode', 'unique_key',
-                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key') limit 1;
+                     'unique_for', 'on_duplicate', 'idempotency_key', 'retry', 'order_key', 'order_policy', 'limit_key', 'tags') limit 1;
     if found then
         perform postrider.refuse('PR005', stray, 'it is not an option of a job', 'use kind, args, queue, priority, max_attempts, '
-            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key');
+            'run_at, owner, unique_mode, unique_key, unique_for, on_duplicate, idempotency_key, retry, order_key, order_policy, limit_key, tags');
     end if;
     if exists (
         select from json_to_recordset(jobs) as t (kind text, unique_mode text, unique_key text, unique_for text, on_duplicate text,
-                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text)
+                                                  idempotency_key text, retry json, order_key text, order_policy text, limit_key text,
+                                                  tags json)
           left join postrider.kind k on k.name = t.kind
          where k.fair or coalesce(k.unique_mode, t.unique_mode, t.unique_key, t.unique_for, t.on_duplicate, t.idempotency_key, t.retry::text,
-                                  t.order_key, t.order_policy, t.limit_key, k.limit_key) is not null)
+                                  t.order_key, t.order_policy, t.limit_key, k.limit_key, t.tags::text) is not null)
     then
         return query select * from postrider.enqueue_many_alike(jobs);
         return;
@@ -3055,7 +3101,7 @@ begin
     if due then
         perform postrider.wake('postrider_job');
     end if;
-    return query select i, true, false from unnest(ids) i;
+    return query select i, true, false, null::timestamptz from unnest(ids) i;
 end $$;
 
 
@@ -3063,7 +3109,7 @@ end $$;
 -- Name: enqueue_many_alike(json); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean)
+CREATE FUNCTION postrider.enqueue_many_alike(jobs json) RETURNS TABLE(id bigint, fresh boolean, replaced boolean, until timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -3075,12 +3121,14 @@ declare
     ids bigint[] := '{}';
     fresh_ones boolean[] := '{}';
     replaced_ones boolean[] := '{}';
+    untils timestamptz[] := '{}';
     numbers bigint[] := array(select nextval('postrider.job_number'::regclass) from json_array_elements(jobs));
     epoch bigint := pg_sequence_last_value('postrider.job_epoch'::regclass) << 46;
     -- of an item with an idempotency key: the first one of the call that has it, which answers for the others
     firsts int[] := '{}';
     last bytea;
     last_at int;
+    tags text[];
 begin
     -- before anything is hashed: what is not fit for a job is refused by name, and not by a cast
     perform postrider.check_job(t.kind, coalesce(t.job -> 'args', '{}'), t.queue, t.priority, t.max_attempts, coalesce(t.owner, ''))
@@ -3128,12 +3176,17 @@ begin
         select * into made
           from postrider.enqueue_alike(k, x.new_id | k.class, x.args, x.run_at, x.of_owner, x.unique_mode, x.unique_key, x.unique_for,
               x.on_duplicate, x.idempotency_key, x.retry, x.order_key, x.order_policy, x.limit_key, true);
+        tags := postrider.tags_of(x.job);
+        if made.fresh and tags is not null then
+            perform postrider.put_tags(k.class, made.id, tags);
+        end if;
         ids[x.at] := made.id;
         fresh_ones[x.at] := made.fresh;
         replaced_ones[x.at] := made.replaced;
+        untils[x.at] := made.until;
     end loop;
     return query
-    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false)
+    select ids[coalesce(firsts[n], n)], coalesce(fresh_ones[n], false), coalesce(replaced_ones[n], false), untils[coalesce(firsts[n], n)]
       from generate_subscripts(numbers, 1) n order by n;
 end $$;
 
@@ -3542,6 +3595,8 @@ CREATE TABLE postrider.lane (
     window_at timestamp with time zone,
     used integer DEFAULT 0 NOT NULL,
     due_at timestamp with time zone,
+    changes smallint DEFAULT 0 NOT NULL,
+    gen integer DEFAULT 0 NOT NULL,
     CONSTRAINT a_line_has_a_head CHECK (((line IS NULL) OR (holder IS NOT NULL))),
     CONSTRAINT a_stopped_lane_says_why CHECK (((stopped_at IS NULL) = (reason IS NULL)))
 )
@@ -3603,7 +3658,8 @@ CREATE TABLE postrider.ready (
     attempt smallint DEFAULT 0 NOT NULL,
     losses smallint DEFAULT 0 NOT NULL,
     flags smallint DEFAULT 0 NOT NULL,
-    order_key text
+    order_key text,
+    again_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='1', autovacuum_vacuum_insert_scale_factor='1');
 
@@ -3623,6 +3679,7 @@ declare
     paused timestamptz := (select q.paused_at from postrider.queue q where q.name = r.queue);
     ahead bigint := (select u.running from postrider.uniq u where u.hash = j.unique_hash and u.mode = 5 and u.running <> j.id);
     before bigint;
+    others bigint;
     workers bigint;
     running bigint;
 begin
@@ -3635,12 +3692,21 @@ begin
     elsif r.flags & 16 <> 0 and ahead is not null then
         return format('Job %s, which is like it, runs: it comes after that one.', ahead);
     end if;
+    -- the shares of its priority are served in turn: what waits in another one is not before it
     select count(*) into before from (
-        select from postrider.ready x where x.queue = r.queue and (x.priority, x.share, x.pos) < (r.priority, r.share, r.pos) limit 10000) b;
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority < r.priority limit 10000) p
+        union all
+        select from (select from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = r.share and x.pos < r.pos
+                      limit 10000) s limit 10000) b;
+    select count(*) into others from generate_series(0, 63) s (share)
+     where s.share <> r.share
+       and (select true from postrider.ready x where x.queue = r.queue and x.priority = r.priority and x.share = s.share limit 1);
     select count(*) into workers from postrider.worker w where r.queue = any (w.queues);
     select coalesce(sum(cardinality(l.open)), 0) into running from postrider.lease l where l.queue = r.queue;
-    return format('It is due. %s before it in queue %s, where %s run on %s: it starts when a slot is free and its turn has come.',
-        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end, r.queue, running,
+    return format('It is due. %s before it in %squeue %s%s, where %s run on %s: it starts when a slot is free and its turn has come.',
+        case before when 0 then 'None is' when 10000 then '10000 or more are' else before || ' are' end,
+        case when others > 0 then 'its share of ' else '' end, r.queue,
+        case when others > 0 then format(', which takes turns with %s other%s', others, case when others > 1 then 's' end) end, running,
         case workers when 1 then 'one worker' else workers || ' workers' end);
 end $$;
 
@@ -3822,8 +3888,8 @@ declare
     s text;
     last bigint;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     for j in
         select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
@@ -3833,9 +3899,7 @@ begin
          order by q.id limit find_jobs.looked_at
     loop
         last := j.id;
-        continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-            or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+        continue when not postrider.fits(j, filter, subscription, tags);
         s := postrider.state_of(j);
         continue when cardinality(states) > 0 and (s is null or s <> all (states));
         return query select j.id, s;
@@ -3871,10 +3935,11 @@ begin
     if exists (select from unnest(finish.outcomes) o where o not between 1 and 7 or o is null) then
         perform postrider.refuse('PR005', 'outcomes', 'an outcome is not one of 1 to 7', 'see postrider.finish');
     end if;
-    -- the lock before the look: the next statement's snapshot sees what the last holder left
+    -- the lock before the look: the next statement's snapshot sees what the last holder left. Here and below the worker is asked for in
+    -- a way that has no index: by its own one, all that it ever held might be walked
     select bool_or(h.special), bool_or(h.special and exists (select from unnest(h.flags) f where f & 17 <> 0)) into special, alike from (
         select l.special, l.flags from postrider.lease l
-         where l.id = any (finish.leases) and l.worker = finish.worker order by l.id for no key update) h;
+         where l.id = any (finish.leases) and (l.worker = finish.worker) is true order by l.id for no key update) h;
     if exists (select from postrider.cancellation) then
         cancelled := array(select c.id from postrider.cancellation c where c.id = any (finish.ids));
     end if;
@@ -3894,10 +3959,10 @@ begin
         select l.id as lease, l.claimed_at, l.queue, unnest(l.ids) as id, unnest(l.positions) as pos, unnest(l.attempts) as attempt,
                unnest(l.losses) as losses, unnest(l.flags) as flags, unnest(l.priorities) as priority, unnest(l.shares) as share,
                unnest(l.order_keys) as order_key
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), open as materialized (
         select l.id as lease, unnest(l.open) as id
-          from postrider.lease l where l.id = any (finish.leases) and l.worker = finish.worker
+          from postrider.lease l where l.id = any (finish.leases) and (l.worker = finish.worker) is true
     ), live as materialized (
         select t.*, h.claimed_at, h.queue, h.pos, h.attempt, h.losses, h.flags, h.priority, h.share, h.order_key
           from told t
@@ -4049,6 +4114,27 @@ end $$;
 
 
 --
+-- Name: fits(postrider.job, json, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return (j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
+            or j.order_key is distinct from coalesce(filter ->> 'order_key', j.order_key)
+            or j.limit_key is distinct from coalesce(filter ->> 'limit_key', j.limit_key)
+            or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
+            or j.subscription is distinct from coalesce(subscription, j.subscription)
+            or tags <> '{}' and exists (
+                select from unnest(tags) a
+                 where not exists (select from postrider.tag t where t.class = j.class and t.id = j.id and t.tag = a))
+            or not j.args::jsonb @> nullif((filter -> 'args')::jsonb, 'null')) is not true;
+end $$;
+
+
+--
 -- Name: flags_of_event_job(boolean, text, text); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -4193,6 +4279,35 @@ begin
     update postrider.schedule e set problem = left(give_up_schedule.problem, 1000)
      where e.name = give_up_schedule.name and e.next_at is not distinct from give_up_schedule.seen;
     return found;
+end $$;
+
+
+--
+-- Name: glance(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.glance() RETURNS TABLE(events text, jobs text, ready text, later text, retrying text, parked text, running text, workers text, oldest_us text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+begin
+    return query
+    select c.events_total::text, c.jobs_total::text,
+           (select count(*) from (select from postrider.ready limit 10000) x)::text,
+           (select count(*) from (select from postrider.later limit 10000) x)::text,
+           -- of what was moved there, which has an index
+           (select count(*) filter (where x.why = 1) from (select y.why from postrider.later y where y.why <> 0 limit 10000) x)::text,
+           (select count(*) from (select from postrider.parked limit 10000) x)::text,
+           (select coalesce(sum(cardinality(l.open)), 0) from postrider.lease l)::text,
+           (select count(*) from postrider.worker)::text,
+           (select (extract(epoch from clock_timestamp() - min(h.due_at)) * 1000000)::bigint from postrider.heads() h)::text
+      from (select * from postrider.cut order by no desc limit 1) c;
 end $$;
 
 
@@ -4442,15 +4557,15 @@ CREATE FUNCTION postrider.heads() RETURNS TABLE(queue text, id bigint, due_at ti
 begin
     return query
     with recursive line as (
-        (select r.queue, r.priority, r.share, r.id from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
+        (select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r order by r.queue, r.priority, r.share, r.pos limit 1)
         union all
-        select n.queue, n.priority, n.share, n.id
+        select n.queue, n.priority, n.share, n.id, n.again_at
           from line l cross join lateral (
-            select r.queue, r.priority, r.share, r.id from postrider.ready r
+            select r.queue, r.priority, r.share, r.id, r.again_at from postrider.ready r
              where (r.queue, r.priority, r.share) > (l.queue, l.priority, l.share)
              order by r.queue, r.priority, r.share, r.pos limit 1) n
     )
-    select l.queue, l.id, greatest(coalesce(j.run_at, j.created_at), (
+    select l.queue, l.id, greatest(coalesce(l.again_at, j.run_at, j.created_at), (
                select max(a.ended_at) from postrider.attempt a where a.class = j.class and a.id = j.id))
       from line l join postrider.job j on j.class = (l.id & 3)::smallint and j.id = l.id;
 end $$;
@@ -4787,7 +4902,7 @@ $_$;
 -- Name: job_views(bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text)
+CREATE FUNCTION postrider.job_views(ids bigint[], attempts boolean) RETURNS TABLE(id text, kind text, queue text, priority text, owner text, state text, waits text, waits_until_us text, behind text, attempt text, max_attempts text, args text, created_at_us text, started_at_us text, finished_at_us text, reason text, ended_as text, output text, percent text, note text, note_at_us text, lease text, history text, waits_why text, order_key text, limit_key text, tags text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -4847,7 +4962,8 @@ begin
                            'started_at', (extract(epoch from a.started_at) * 1000000)::bigint,
                            'ended_at', (extract(epoch from a.ended_at) * 1000000)::bigint, 'error', a.error) order by a.lease)
                   from postrider.attempt a where a.class = j.class and a.id = j.id)::text end,
-           w.said
+           w.said, j.order_key::text, j.limit_key::text,
+           (select json_agg(t.tag order by t.tag)::text from postrider.tag t where t.class = j.class and t.id = j.id)
       from asked j
       left join postrider.done d on d.class = j.class and d.id = j.id
       left join lateral (
@@ -5057,8 +5173,8 @@ begin
            line = case when keeps then nullif(array(select m from unnest(members) m where m > who order by m), '{}') end,
            stopped_at = case when stop is not null then clock_timestamp() else x.stopped_at end,
            reason = coalesce(left(stop, 1000), x.reason), stopped_by = case when stop is not null then who else x.stopped_by end,
-           low_parked = least(x.low_parked, l.holder)
-     where x.queue = l.queue and x.key = l.key;
+           low_parked = least(x.low_parked, l.holder), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+     where x.ctid = (select y.ctid from postrider.lane y where y.queue = l.queue and y.key = l.key order by y.gen desc limit 1);
 end $$;
 
 
@@ -5169,7 +5285,14 @@ begin
     return query
     select l.key::text,
            (select count(*)::text from (
-                select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) d),
+                select from (select from postrider.parked p where p.queue = l.queue and p.key = l.key and p.pos >= l.low_parked limit 1000) w
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos = r.id and r.id >= l.low_ready limit 1000) a
+                union all
+                select from (select from postrider.ready r where r.queue = l.queue and r.order_key = substr(l.key, 7) and l.key like 'order:%'
+                                and r.flags & 34 = 32 and r.pos <> r.id limit 1000) m
+                limit 1000) d),
            j.id::text, postrider.state_of(j), ((extract(epoch from l.since) * 1000000)::bigint)::text,
            ((extract(epoch from l.stopped_at) * 1000000)::bigint)::text, coalesce(l.reason, c.reason),
            ((extract(epoch from c.held_until) * 1000000)::bigint)::text
@@ -5237,11 +5360,11 @@ CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
     AS $$
 declare
     room record;
-    l postrider.lane;
+    l record;
     n int;
     lowest bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
@@ -5257,12 +5380,12 @@ begin
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
     if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
-        delete from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
-           set low_parked = coalesce(lowest, x.low_parked),
+           set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
                due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
-         where x.queue = lane_queue and x.key = lane_key;
+         where x.ctid = l.place;
     end if;
     return n > 0;
 end $$;
@@ -5286,7 +5409,7 @@ begin
     with next_ones as (
         delete from postrider.parked p where p.ctid = any (array(
             select y.ctid from unnest(let_next_in.hashes) f (hash)
-              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex')))
+              join postrider.parked y on y.key = 'unique:' || encode(f.hash, 'hex') and y.key not like 'order:%' and y.key not like 'limit:%'))
         returning p.*
     )
     insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -5312,14 +5435,14 @@ CREATE FUNCTION postrider.line_up(lane_queue text, lane_key text, head bigint, k
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     of_key text := substr(lane_key, 7);
     asks bigint;
     next_ones bigint[];
     got bigint[];
     lined postrider.ready[];
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is distinct from head or l.stopped_at is not null then
         return null;
     end if;
@@ -5358,11 +5481,13 @@ begin
                and x.pos = any (next_ones) order by x.pos limit cardinality(next_ones)))
         returning p.*
     )
-    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key)::postrider.ready)
+    select array_agg(row (t.queue, t.priority, t.share, t.pos, t.id, t.attempt, t.losses, t.flags, t.order_key, null)::postrider.ready)
       into lined from taken t;
     if lined is not null then
-        update postrider.lane x set line = next_ones, low_parked = next_ones[cardinality(next_ones)]
-         where x.queue = lane_queue and x.key = lane_key;
+        update postrider.lane x
+           set line = next_ones, low_parked = next_ones[cardinality(next_ones)], changes = (x.changes + 1) & 63,
+               gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return lined;
 end $$;
@@ -5376,8 +5501,11 @@ CREATE FUNCTION postrider.list_jobs(filter json, before bigint, most integer, lo
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 declare
@@ -5388,8 +5516,8 @@ declare
     part int := most;
     place bigint := before;
     states text[] := array(select json_array_elements_text(coalesce(filter -> 'states', '[]')));
-    args jsonb := nullif((filter -> 'args')::jsonb, 'null');
     subscription bigint := postrider.asked_subscription(filter);
+    tags text[] := postrider.asked_tags(filter);
 begin
     -- part by part: what an operator asks for is mostly among the first
     loop
@@ -5397,14 +5525,21 @@ begin
         for j in
             select q.* from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
              cross join lateral (
-                select x.* from postrider.job x where x.class = c.class and x.id < place order by x.id desc limit part) q
-             order by q.id desc limit part
+                select x.* from postrider.job x
+                 where tags = '{}' and x.class = c.class and x.id < place order by x.id desc limit part) q
+            union all
+            select x.* from (
+                select q.class, q.id from (values (1::smallint), (2::smallint), (3::smallint)) c (class)
+                 cross join lateral (
+                    select t.class, t.id from postrider.tag t
+                     where tags <> '{}' and t.class = c.class and t.tag = tags[1] and t.id < place order by t.id desc limit part) q
+                 order by q.id desc limit part) f
+              join postrider.job x on x.class = f.class and x.id = f.id
+             order by id desc limit part
         loop
             seen := seen + 1;
             place := j.id;
-            continue when j.kind <> (filter ->> 'kind') or j.queue <> (filter ->> 'queue') or j.owner <> (filter ->> 'owner')
-                or j.created_at < (filter ->> 'from')::timestamptz or j.created_at >= (filter ->> 'to')::timestamptz
-                or j.subscription is distinct from coalesce(subscription, j.subscription) or not j.args::jsonb @> args;
+            continue when not postrider.fits(j, filter, subscription, tags);
             continue when cardinality(states) > 0 and not coalesce(postrider.state_of(j) = any (states), false);
             return query select j.id, null::bigint;
             n := n + 1;
@@ -5455,9 +5590,12 @@ declare
     now_got text[];
 begin
     for n in 1..10 loop
-        -- not joined: then all lanes of the queue might be walked for it
-        select array_agg(l.key) into now_got from (
-            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = any (rest) for update skip locked) l;
+        -- a look for each: asked for all at once, those of the whole queue might be walked, and what is gone of them
+        select array_agg(l.key) into now_got
+          from unnest(rest) r (key)
+         cross join lateral (
+            select x.key from postrider.lane x where x.queue = lock_lanes.queue and x.key = r.key
+             order by x.gen desc limit 1 for update skip locked) l;
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
@@ -6022,13 +6160,13 @@ CREATE FUNCTION postrider.next_turn(lane_queue text, lane_key text) RETURNS post
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    l postrider.lane;
+    l record;
     head postrider.ready;
     oldest bigint;
     of_key text := substr(lane_key, 7);
     before bigint;
 begin
-    select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+    select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
     if l.holder is not null or l.stopped_at is not null then
         return null;
     end if;
@@ -6049,15 +6187,16 @@ begin
         (select r.id from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.flags & 34 = 32 and r.pos <> r.id
             and r.id < oldest order by r.id limit 1));
     if before is not null then
-        update postrider.lane x set low_ready = before where x.queue = lane_queue and x.key = lane_key and x.low_ready < before
+        update postrider.lane x set low_ready = before where x.ctid = l.place and x.low_ready < before
            and not exists (select from postrider.ready r where r.queue = lane_queue and r.order_key = of_key and r.id = before
                               and r.flags & 34 = 32 and r.pos <> r.id);
     else
         delete from postrider.parked p where p.queue = lane_queue and p.key = lane_key and p.pos = oldest
         returning p.queue, p.priority, p.share, p.pos, p.id, p.attempt, p.losses, (p.flags | 2)::smallint, p.order_key into head;
         update postrider.lane x
-           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest)
-         where x.queue = lane_queue and x.key = lane_key;
+           set holder = head.id, since = clock_timestamp(), low_parked = oldest, low_ready = greatest(l.low_ready, oldest),
+               changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int
+         where x.ctid = l.place;
     end if;
     return head;
 end $$;
@@ -6675,8 +6814,8 @@ begin
         select d.*, pg_sequence_last_value('postrider.job_epoch'::regclass) << 46 as epoch, nextval('postrider.job_number') as number
           from (select * from due order by run_at, id offset 0) d
     ), moved_rows as (
-        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key
+        insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key, again_at)
+        select p.queue, p.priority, p.share, p.epoch | (p.number << 2), p.id, p.attempt, p.losses, p.flags, p.order_key, p.run_at
           from placed p returning 1
     )
     select count(*) into moved from moved_rows;
@@ -6916,6 +7055,35 @@ begin
     perform postrider.compile_routes(array[found_id], '{}');
     return found_id;
 end $$;
+
+
+--
+-- Name: tag; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.tag (
+    class smallint NOT NULL,
+    id bigint NOT NULL,
+    tag text NOT NULL COLLATE pg_catalog."C"
+)
+PARTITION BY RANGE (class, id);
+
+
+--
+-- Name: put_tags(smallint, bigint, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ INSERT INTO postrider.tag (class, id, tag)  SELECT put_tags.class AS class,
+             put_tags.id AS id,
+             d.t
+            FROM ( SELECT DISTINCT u.u
+                    FROM unnest(put_tags.tags) u(u)
+                   ORDER BY u.u) d(t);
+END;
 
 
 --
@@ -8064,7 +8232,7 @@ declare
     of_key text := substr(lane_key, 7);
     own postrider.key_limit;
     other postrider.key_limit;
-    l postrider.lane;
+    l record;
     now timestamptz := clock_timestamp();
 begin
     select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
@@ -8083,7 +8251,7 @@ begin
              where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
     end if;
     if own.starts is not null then
-        select * into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key;
+        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
         per_from := case when l.window_at + own.per > now then l.window_at else now end;
         free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
         again := per_from + own.per;
@@ -8508,12 +8676,18 @@ declare
 begin
     insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
     if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0 where l.queue = settle_lanes.queue and l.key = any (got);
+        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
+         where l.ctid = any (array(
+            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
+              from unnest(got) g (key)));
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
         delete from postrider.lane x
-         where x.queue = settle_lanes.queue and x.key = any (array(select g from unnest(got) g where g like 'order:%'))
+         where x.ctid = any (array(
+            -- a look for each: joined, they would be planned as walks over the queue
+            select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
+              from unnest(got) g (key) where g.key like 'order:%'))
            and x.stopped_at is null and x.line is null
            and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
@@ -8526,7 +8700,7 @@ begin
             moved := postrider.let_in(settle_lanes.queue, k) or moved;
             continue;
         end if;
-        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k;
+        select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
         end if;
@@ -8534,8 +8708,9 @@ begin
                and r.pos = r.id and r.id between l.line[1] and l.line[cardinality(l.line)] order by r.id limit 1) is not null
         then
             -- some of the line were given back: they wait with the others of their key
-            update postrider.lane x set cleared = least(x.cleared, l.line[1]) where x.queue = settle_lanes.queue and x.key = k;
-            perform postrider.clear_ready(settle_lanes.queue, k);
+            update postrider.lane x set cleared = least(x.cleared, l.line[1])
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1);
+            perform postrider.clear_ready(settle_lanes.queue, k, 1000);
         end if;
         head := postrider.next_turn(settle_lanes.queue, k);
         if head.id is not null then
@@ -8544,7 +8719,9 @@ begin
             insert into postrider.ready select head.*;
             moved := true;
         else
-            delete from postrider.lane x where x.queue = settle_lanes.queue and x.key = k and x.holder is null and x.stopped_at is null
+            delete from postrider.lane x
+             where x.ctid = (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = k order by y.gen desc limit 1)
+               and x.holder is null and x.stopped_at is null
                and not exists (select from postrider.parked p
                                 where p.queue = settle_lanes.queue and p.key = k and p.pos >= x.low_parked);
         end if;
@@ -8938,6 +9115,30 @@ CREATE FUNCTION postrider.superseded(ids bigint[]) RETURNS bigint[]
 
 
 --
+-- Name: tags_of(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tags_of(item json) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    tags text[];
+begin
+    if json_typeof(item -> 'tags') is null or json_typeof(item -> 'tags') = 'null' then
+        return null;
+    elsif json_typeof(item -> 'tags') <> 'array'
+          or exists (select from json_array_elements(item -> 'tags') t where json_typeof(t) <> 'string')
+    then
+        perform postrider.refuse('PR005', 'tags', 'it is not an array of strings', 'send something like ["eu", "import"]');
+    end if;
+    tags := array(select json_array_elements_text(item -> 'tags'));
+    perform postrider.check_tags(tags);
+    return tags;
+end $$;
+
+
+--
 -- Name: take_for_ever(postrider.job); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -8986,9 +9187,12 @@ begin
         select min(a.id) as id, a.order_key, 'order:' || a.order_key as key from unnest(take_free.asking) a
          where 'order:' || a.order_key = any (take_free.got) group by a.order_key having count(*) = 1
     ), turned as (
-        update postrider.lane l set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id)
+        update postrider.lane l
+           set holder = a.id, since = clock_timestamp(), low_ready = greatest(l.low_ready, a.id), changes = (l.changes + 1) & 63,
+               gen = l.gen + (l.changes = 63)::int
           -- each a look of its own: joined, they would be planned as walks over the queue
-          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key) as place
+          from (select x.*, (select y.ctid from postrider.lane y where y.queue = take_free.queue and y.key = x.key
+                              order by y.gen desc limit 1) as place
                   from alone x offset 0) a
          where l.ctid = a.place and l.holder is null and l.stopped_at is null
            and (select p.pos from postrider.parked p where p.queue = take_free.queue and p.key = l.key and p.pos >= l.low_parked
@@ -9001,7 +9205,7 @@ begin
     )
     select array_agg(t.id) into given from turned t;
     select array_agg(a) filter (where (a.id = any (given)) is not true),
-           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key)::postrider.ready)
+           array_agg(row (a.queue, a.priority, a.share, a.pos, a.id, a.attempt, a.losses, a.flags | 2, a.order_key, a.again_at)::postrider.ready)
                filter (where a.id = any (given))
       into asking, free from unnest(take_free.asking) a;
 end $$;
@@ -9057,7 +9261,9 @@ declare
         -- whoever runs in a lease of its own runs alone, and a limit may let in fewer
         select g from unnest(take_lines.going) g
          where g.order_key is not null and g.flags & 222 = 2
-           and (select true from postrider.parked p where p.queue = take_lines.queue and p.key = 'order:' || g.order_key limit 1));
+           -- behind it only: before it lies what has been moved from there
+           and (select true from postrider.parked p
+                 where p.queue = take_lines.queue and p.key = 'order:' || g.order_key and p.pos > g.id limit 1));
 begin
     got := got || postrider.lock_lanes(take_lines.queue, array(
         select 'order:' || h.order_key from unnest(heads) h where ('order:' || h.order_key = any (take_lines.got)) is not true));
@@ -9113,18 +9319,23 @@ begin
         if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
             update postrider.lane l
                set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again
-             where l.queue = take_room.queue and l.key = k;
+                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         if few < cardinality(ids) then
             none := none || ids[few + 1:];
-            update postrider.lane l set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at)
-             where l.queue = take_room.queue and l.key = k;
+            update postrider.lane l
+               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+                   changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
         if room.free is null then
-            delete from postrider.lane l where l.queue = take_room.queue and l.key = k and l.due_at is null
-               and not exists (select from postrider.parked p where p.queue = take_room.queue and p.key = k);
+            delete from postrider.lane l
+             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+               and l.due_at is null
+               and not exists (select from postrider.parked p
+                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
@@ -9137,10 +9348,10 @@ end $$;
 
 
 --
--- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: take_turns(text, integer, smallint[], smallint[], bigint[], text[], integer, bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) RETURNS record
+CREATE FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -9164,15 +9375,16 @@ begin
         delete from postrider.ready r
          where r.ctid = any (array(
             select x.place
-              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions) with ordinality p (priority, share, pos, o)
+              from unnest(take_turns.priorities, take_turns.shares, take_turns.positions, take_turns.turned)
+                   with ordinality p (priority, share, pos, turned, o)
              cross join lateral (
                 -- whoever has the turn of a key waits apart, wherever the others begin, and goes in turn with them
                 select u.place from (
                     select h.place, row_number() over () as n, 0 as then_by from (
                         select y.ctid as place from postrider.ready y
-                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share and y.flags & 2 <> 0
-                           and (y.flags & 16 = 0 or postrider.hold_group(y.id))
-                         order by y.id limit take_turns.most for update skip locked) h
+                         where y.queue = take_turns.queue and y.priority = p.priority and y.share = p.share
+                           and y.pos + 0 >= coalesce(p.turned, 0) and y.flags & 2 <> 0 and (y.flags & 16 = 0 or postrider.hold_group(y.id))
+                         order by y.pos + 0 limit take_turns.most for update skip locked) h
                     union all
                     select o.place, row_number() over (), 1 from (
                         select y.ctid as place from postrider.ready y
@@ -9201,14 +9413,16 @@ begin
         insert into postrider.lane_call (queue, key)
         select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
         for k in
-            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n from unnest(asking) a
+            select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
         loop
             update postrider.lane l set low_parked = k.lowest
-             where l.queue = take_turns.queue and l.key = k.key and l.low_parked > k.lowest;
+             where l.low_parked > k.lowest
+               and l.ctid = (select x.ctid from postrider.lane x where x.queue = take_turns.queue and x.key = k.key order by x.gen desc limit 1);
             if k.n > 1 or k.n = take_turns.most then
-                -- many of one key, as far as one can see: the rest of them may not be in the way of others either
-                perform postrider.clear_ready(take_turns.queue, k.key);
+                -- many of one key, as far as one can see: the rest of them may not be in the way of others either. In all about a
+                -- thousand, or whoever is to be started by this claim would wait for it
+                perform postrider.clear_ready(take_turns.queue, k.key, greatest(50, 1000 / k.keys)::int);
             end if;
             head := postrider.next_turn(take_turns.queue, k.key);
             if head.id is not null then
@@ -9427,7 +9641,9 @@ begin
             select distinct l.worker, -1 from postrider.lease l
              where l.worker <> me and not exists (select from postrider.worker w where w.id = l.worker)) o),
         'ready', (select coalesce(json_agg(q), '[]') from unnest(queues) q
-                   where exists (select from postrider.ready r where r.queue = q)),
+                   -- from the newest on: what is gone lies below what waits
+                   where (select true from postrider.ready r where r.queue = q
+                           order by r.priority desc, r.share desc, r.pos desc limit 1)),
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
@@ -9611,12 +9827,13 @@ declare
 begin
     kinds := postrider.without_held(kinds);
     foreach q in array queues loop
-        continue when not exists (select from postrider.parked p where p.queue = q limit 1);
+        continue when not exists (select from postrider.parked p where p.queue = q and p.key >= 'kind:' and p.key < 'kind;')
+                  and not exists (select from postrider.parked p where p.queue = q and p.key = 'strict:');
         with free as (
             -- what another worker is releasing is passed by: two that name queues or kinds in another order may not wait in a circle
             delete from postrider.parked p where p.ctid = any (array(
-                select x.ctid from postrider.parked x
-                 where x.queue = q and x.key = any (array(select 'kind:' || k from unnest(kinds) k)) for update skip locked))
+                select o.place from unnest(kinds) k (kind) cross join lateral (
+                    select x.ctid as place from postrider.parked x where x.queue = q and x.key = 'kind:' || k.kind for update skip locked) o))
             returning p.*
         ), again as (
             insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -11351,6 +11568,14 @@ ALTER TABLE ONLY postrider.subscription_start
 
 
 --
+-- Name: tag tag_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.tag
+    ADD CONSTRAINT tag_pkey PRIMARY KEY (class, id, tag);
+
+
+--
 -- Name: tally tally_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -11483,6 +11708,13 @@ CREATE INDEX lane_due ON postrider.lane USING btree (due_at) WHERE (due_at IS NO
 
 
 --
+-- Name: lane_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX lane_newest ON postrider.lane USING btree (queue, key, gen);
+
+
+--
 -- Name: lane_stopped; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -11514,7 +11746,7 @@ CREATE INDEX lease_of_worker ON postrider.lease USING btree (worker);
 -- Name: parked_behind; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX parked_behind ON postrider.parked USING btree (key);
+CREATE INDEX parked_behind ON postrider.parked USING btree (key) WHERE ((key !~~ 'order:%'::text) AND (key !~~ 'limit:%'::text));
 
 
 --
@@ -11535,7 +11767,7 @@ CREATE INDEX poison_due ON postrider.poison USING btree (retry_at) WHERE (ended_
 -- Name: ready_keyed; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, pos) WHERE (((flags)::integer & 32) <> 0);
+CREATE INDEX ready_keyed ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 32) <> 0);
 
 
 --
@@ -11570,7 +11802,7 @@ CREATE INDEX ready_turn_moved ON postrider.ready USING btree (queue, order_key, 
 -- Name: ready_turned; Type: INDEX; Schema: postrider; Owner: -
 --
 
-CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, id) WHERE (((flags)::integer & 2) <> 0);
+CREATE INDEX ready_turned ON postrider.ready USING btree (queue, priority, share, ((pos + 0))) WHERE (((flags)::integer & 2) <> 0);
 
 
 --
@@ -11627,6 +11859,13 @@ CREATE UNIQUE INDEX subscription_starting ON postrider.subscription_start USING 
 --
 
 CREATE INDEX subscription_walked ON postrider.subscription_start USING btree (walked_at, id) WHERE (over_at IS NULL);
+
+
+--
+-- Name: tag_newest; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX tag_newest ON ONLY postrider.tag USING btree (class, tag, id);
 
 
 --
@@ -11813,6 +12052,13 @@ REVOKE ALL ON FUNCTION postrider.asked_subscription(filter json) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION asked_tags(filter json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.asked_tags(filter json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION await_fanout(event uuid); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -11981,6 +12227,13 @@ REVOKE ALL ON FUNCTION postrider.check_subscribed(subscription text) FROM PUBLIC
 
 
 --
+-- Name: FUNCTION check_tags(tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.check_tags(tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION check_type(said json, exposure text, validation text, subject text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12009,17 +12262,17 @@ REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION clear_ready(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION clear_ready(lane_queue text, lane_key text, most integer); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.clear_ready(lane_queue text, lane_key text, most integer) FROM PUBLIC;
 
 
 --
@@ -12198,10 +12451,10 @@ REVOKE ALL ON FUNCTION postrider.end_name(state smallint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]) FROM PUBLIC;
 
 
 --
@@ -12380,6 +12633,13 @@ REVOKE ALL ON FUNCTION postrider.first_of_key(owner text, key text, new_id uuid)
 
 
 --
+-- Name: FUNCTION fits(j postrider.job, filter json, subscription bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.fits(j postrider.job, filter json, subscription bigint, tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION flags_of_event_job(stands_for_others boolean, order_key text, limit_key text); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -12433,6 +12693,13 @@ REVOKE ALL ON FUNCTION postrider.forget_written(class smallint, first bigint) FR
 --
 
 REVOKE ALL ON FUNCTION postrider.give_up_schedule(name text, seen timestamp with time zone, problem text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION glance(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.glance() FROM PUBLIC;
 
 
 --
@@ -13003,6 +13270,13 @@ REVOKE ALL ON FUNCTION postrider.put_subscription(name text, types text[], kind 
 
 
 --
+-- Name: FUNCTION put_tags(class smallint, id bigint, tags text[]); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.put_tags(class smallint, id bigint, tags text[]) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION record(type text, subject text, data json, owner text, occurred_at timestamp with time zone, cause uuid, idempotency_key text, version integer, traceparent text, deliver_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13339,6 +13613,13 @@ REVOKE ALL ON FUNCTION postrider.superseded(ids bigint[]) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION tags_of(item json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tags_of(item json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION take_for_ever(j postrider.job); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13374,10 +13655,10 @@ REVOKE ALL ON FUNCTION postrider.take_room(queue text, going postrider.ready[], 
 
 
 --
--- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.take_turns(queue text, most integer, priorities smallint[], shares smallint[], positions bigint[], kinds text[], in_line integer, turned bigint[], OUT turns postrider.ready[], OUT moved boolean) FROM PUBLIC;
 
 
 --
