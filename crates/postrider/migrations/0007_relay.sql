@@ -59,6 +59,7 @@ create table postrider.backlog (
     xids      xid8[]      not null,
     types     text[],                                -- of their events; null: there was no time to look at all of them
     after     bigint      not null,                  -- the last seq that was taken
+    last_seq  bigint      not null,                  -- the last seq that there is of them
     events    bigint      not null default 0,
     opened_at timestamptz not null default clock_timestamp(),
     over_at   timestamptz
@@ -228,6 +229,9 @@ begin
             new.hi := last.hi;
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
+        -- it may be over just now: who waits for that is not to wait for the next hint
+        select * into epoch from postrider.log_epoch order by no desc limit 1;
+        answer.starting := epoch.done_at is not null and cardinality(epoch.late) = 0 and exists (select from postrider.subscription_start b where b.over_at is null);
     end if;
     -- what is due, and what is taken apart, takes turns with what is new
     if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then

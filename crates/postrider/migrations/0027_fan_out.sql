@@ -230,7 +230,8 @@ end $$;
 create function postrider.epoch_end(epoch int) returns bigint
 language sql stable set search_path = pg_catalog, pg_temp
 return case when exists (select from postrider.log_epoch l where l.no = epoch_end.epoch + 1) then coalesce((
-    select greatest(max(c.last_seq), max(c.part_upto) filter (where c.backlog is not null)) from postrider.cut c where c.epoch = epoch_end.epoch), 0)
+    select greatest(max(c.last_seq), (select max(b.last_seq) from postrider.backlog b where b.epoch = epoch_end.epoch))
+      from postrider.cut c where c.epoch = epoch_end.epoch), 0)
     else 9223372036854775807 end;
 
 -- Whether everything about an event was done at a position in the log.

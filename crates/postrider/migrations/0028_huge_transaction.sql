@@ -79,13 +79,15 @@ create function postrider.open_backlog(last postrider.cut, new postrider.cut, ep
 language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
     first_seq bigint;
+    last_seq bigint;
     ordered bigint[];
     concerned bigint[];
     of_types text[];
     started bigint;
 begin
-    select min(v.seq) into first_seq from unnest(new.apart) x (xid) cross join lateral (
-        select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) v;
+    select min(v.first), max(v.last) into first_seq, last_seq from unnest(new.apart) x (xid) cross join lateral (
+        select (select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) as first,
+               (select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq desc limit 1) as last) v;
     ordered := array(
         select distinct r.subscription from postrider.route r
          where (r.order_rule is not null or r.coalescing) and not r.starting and not postrider.is_held_back(r.subscription)
@@ -96,8 +98,8 @@ begin
         concerned := array(select distinct r.subscription from postrider.route r
                             where r.subscription = any (ordered) and (of_types is null or r.type = any (of_types)));
     end if;
-    insert into postrider.backlog (epoch, opened_no, xids, types, after)
-    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1);
+    insert into postrider.backlog (epoch, opened_no, xids, types, after, last_seq)
+    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1, last_seq);
     if concerned <> '{}' then
         insert into postrider.subscription_start (since, done, after)
         values ('-infinity', row (last.epoch, last.lo, last.hi, last.more, last.last_seq), least(first_seq, s.seqs[1]) - 1)

@@ -3616,6 +3616,24 @@ end $$;
 
 
 --
+-- Name: backlog; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.backlog (
+    id bigint NOT NULL,
+    epoch integer NOT NULL,
+    opened_no bigint NOT NULL,
+    xids xid8[] NOT NULL,
+    types text[],
+    after bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    events bigint DEFAULT 0 NOT NULL,
+    opened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    over_at timestamp with time zone
+);
+
+
+--
 -- Name: log_epoch; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -3637,7 +3655,7 @@ CREATE TABLE postrider.log_epoch (
 CREATE FUNCTION postrider.epoch_end(epoch integer) RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    RETURN CASE WHEN (EXISTS (SELECT FROM postrider.log_epoch l WHERE (l.no = (epoch_end.epoch + 1)))) THEN COALESCE((SELECT GREATEST(max(c.last_seq), max(c.part_upto) FILTER (WHERE (c.backlog IS NOT NULL))) AS "greatest" FROM postrider.cut c WHERE (c.epoch = epoch_end.epoch)), (0)::bigint) ELSE '9223372036854775807'::bigint END;
+    RETURN CASE WHEN (EXISTS (SELECT FROM postrider.log_epoch l WHERE (l.no = (epoch_end.epoch + 1)))) THEN COALESCE((SELECT GREATEST(max(c.last_seq), (SELECT max(b.last_seq) AS max FROM postrider.backlog b WHERE (b.epoch = epoch_end.epoch))) AS "greatest" FROM postrider.cut c WHERE (c.epoch = epoch_end.epoch)), (0)::bigint) ELSE '9223372036854775807'::bigint END;
 
 
 --
@@ -5240,23 +5258,6 @@ begin
     end loop;
     return false;
 end $$;
-
-
---
--- Name: backlog; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.backlog (
-    id bigint NOT NULL,
-    epoch integer NOT NULL,
-    opened_no bigint NOT NULL,
-    xids xid8[] NOT NULL,
-    types text[],
-    after bigint NOT NULL,
-    events bigint DEFAULT 0 NOT NULL,
-    opened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    over_at timestamp with time zone
-);
 
 
 --
@@ -7112,13 +7113,15 @@ CREATE FUNCTION postrider.open_backlog(last postrider.cut, new postrider.cut, ep
     AS $$
 declare
     first_seq bigint;
+    last_seq bigint;
     ordered bigint[];
     concerned bigint[];
     of_types text[];
     started bigint;
 begin
-    select min(v.seq) into first_seq from unnest(new.apart) x (xid) cross join lateral (
-        select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) v;
+    select min(v.first), max(v.last) into first_seq, last_seq from unnest(new.apart) x (xid) cross join lateral (
+        select (select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq limit 1) as first,
+               (select e.seq from postrider.event e where e.xid = x.xid and e.seq > epoch.floor_seq order by e.seq desc limit 1) as last) v;
     ordered := array(
         select distinct r.subscription from postrider.route r
          where (r.order_rule is not null or r.coalescing) and not r.starting and not postrider.is_held_back(r.subscription)
@@ -7129,8 +7132,8 @@ begin
         concerned := array(select distinct r.subscription from postrider.route r
                             where r.subscription = any (ordered) and (of_types is null or r.type = any (of_types)));
     end if;
-    insert into postrider.backlog (epoch, opened_no, xids, types, after)
-    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1);
+    insert into postrider.backlog (epoch, opened_no, xids, types, after, last_seq)
+    values (epoch.no, last.no + 1, new.apart, of_types, first_seq - 1, last_seq);
     if concerned <> '{}' then
         insert into postrider.subscription_start (since, done, after)
         values ('-infinity', row (last.epoch, last.lo, last.hi, last.more, last.last_seq), least(first_seq, s.seqs[1]) - 1)
@@ -8335,6 +8338,9 @@ begin
             new.hi := last.hi;
             return postrider.append_cut(last, new, s, row (slice_most, elsewhere, careful, true, refused), answer);
         end if;
+        -- it may be over just now: who waits for that is not to wait for the next hint
+        select * into epoch from postrider.log_epoch order by no desc limit 1;
+        answer.starting := epoch.done_at is not null and cardinality(epoch.late) = 0 and exists (select from postrider.subscription_start b where b.over_at is null);
     end if;
     -- what is due, and what is taken apart, takes turns with what is new
     if (select c.backlog is null from postrider.cut c where c.start is null order by c.no desc limit 1) then
