@@ -127,6 +127,13 @@ impl fmt::Debug for SigningKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(ed25519_dalek::VerifyingKey);
 
+impl PublicKey {
+    /// Its 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+}
+
 impl FromStr for PublicKey {
     type Err = Refused;
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -4,7 +4,7 @@
 mod cluster; // a Postgres for a run, or for one test that kills it
 mod db; // and in it a database for each test
 mod drain; // work without workers
-mod sink; // a webhook receiver that follows a script
+mod sink; // a webhook receiver that follows a script, and who leads to it
 mod ledger; // what processes meant to do and did, outside of the database
 mod process; // a process that a test starts and kills
 pub mod fixture; // and what it does
@@ -26,5 +26,5 @@ pub use pgbouncer::PgBouncer;
 pub use process::{Fixture, Process, until};
 /// A signal for [`Process::signal`].
 pub use rustix::process::Signal;
-pub use sink::{Reply, Request, Sink};
+pub use sink::{NameServer, Reply, Request, Said, Sink, TlsFault};
 pub use storm::{Storm, StormReport, storm};

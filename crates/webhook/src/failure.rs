@@ -26,11 +26,13 @@ pub enum Class {
     Timeout,
     /// What came was not a complete answer of HTTP.
     Protocol,
+    /// It is our own side that cannot send; nothing of it is the endpoint's.
+    Local,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Guard,
         Self::Dns,
         Self::Refused,
@@ -39,6 +41,7 @@ impl Class {
         Self::Tls,
         Self::Timeout,
         Self::Protocol,
+        Self::Local,
     ];
 
     /// The word in the table of attempts.
@@ -52,6 +55,7 @@ impl Class {
             Self::Tls => "tls",
             Self::Timeout => "timeout",
             Self::Protocol => "protocol",
+            Self::Local => "local",
         }
     }
 }
@@ -73,7 +77,13 @@ impl Failure {
     }
 
     pub(crate) fn of_connect(error: &io::Error) -> Self {
+        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS)) {
+            return Self::new(Class::Local, "this process may open no more connections");
+        }
         match error.kind() {
+            io::ErrorKind::OutOfMemory | io::ErrorKind::NetworkDown | io::ErrorKind::PermissionDenied => {
+                Self::new(Class::Local, "this machine does not let the connection out")
+            }
             io::ErrorKind::ConnectionRefused => Self::new(Class::Refused, "nobody listens there"),
             io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
                 Self::new(Class::Reset, "the connection was reset while connecting")
@@ -96,7 +106,20 @@ impl Failure {
         }
     }
 
+    /// Whether a server of HTTP/2 says that it did not look at the request.
+    pub(crate) fn is_refused_stream(error: &hyper::Error) -> bool {
+        of_http_2(error).is_some_and(|error| {
+            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            // What a server that goes away has begun, it ends; the others fail like this.
+            let left = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            error.is_remote() && (refused || left)
+        })
+    }
+
     pub(crate) fn of_http(error: &hyper::Error, meter: &Meter) -> Self {
+        if of_http_2(error).is_some_and(|error| error.is_remote() && (error.is_reset() || error.is_go_away())) {
+            return Self::new(Class::Reset, "the request was reset");
+        }
         if error.is_parse() {
             return Self::new(Class::Protocol, "the answer is not HTTP, or its head is too large");
         }
@@ -116,6 +139,10 @@ impl Failure {
     }
 }
 
+fn of_http_2(error: &hyper::Error) -> Option<&h2::Error> {
+    sources(error).find_map(|source| source.downcast_ref::<h2::Error>())
+}
+
 fn sources<'a>(error: &'a hyper::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let mut next: Option<&'a (dyn StdError + 'static)> = Some(error);
     std::iter::from_fn(move || {
@@ -123,4 +150,36 @@ fn sources<'a>(error: &'a hyper::Error) -> impl Iterator<Item = &'a (dyn StdErro
         next = error.source();
         Some(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_connection_from_being_opened_here_is_our_own() {
+        for (error, class) in [
+            (libc::EMFILE, Class::Local),
+            (libc::ENFILE, Class::Local),
+            (libc::ENOBUFS, Class::Local),
+            (libc::ENOMEM, Class::Local),
+            (libc::ENETDOWN, Class::Local),
+            (libc::EACCES, Class::Local),
+            (libc::EPERM, Class::Local),
+            (libc::ECONNREFUSED, Class::Refused),
+            (libc::ECONNRESET, Class::Reset),
+            (libc::ECONNABORTED, Class::Reset),
+            (libc::ETIMEDOUT, Class::Timeout),
+            (libc::ENETUNREACH, Class::Unreachable),
+            (libc::EHOSTUNREACH, Class::Unreachable),
+            (libc::EADDRNOTAVAIL, Class::Unreachable),
+        ] {
+            assert_eq!(Failure::of_connect(&io::Error::from_raw_os_error(error)).class, class, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_detail_is_never_long() {
+        assert_eq!(Failure::new(Class::Tls, "ü".repeat(1_000)).detail.chars().count(), 200);
+    }
 }

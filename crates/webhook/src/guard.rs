@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use postrider_contract::{Code, Refused};
 
 use crate::address::is_public;
-use crate::resolve::Resolver;
+use crate::resolve::{NoAddress, Resolver};
 use crate::target::{Target, TargetHost};
 
 /// What a blocked delivery says, always: another text would tell what is behind the wall.
@@ -46,6 +46,9 @@ pub(crate) enum Unresolved {
     /// The name servers gave none.
     #[error("{0}")]
     Dns(&'static str),
+    /// They could not be asked.
+    #[error("{0}")]
+    Local(&'static str),
 }
 
 impl Guard {
@@ -67,9 +70,9 @@ impl Guard {
     /// A name that has no address at this moment passes: every attempt is checked again. The error names the field `url`.
     pub async fn check(&self, url: &str) -> Result<Target, Refused> {
         let target = self.parse(url)?;
-        match tokio::time::timeout(CHECK_TIMEOUT, self.resolve(&target)).await {
-            Ok(Err(Unresolved::Blocked(Blocked))) => Err(blocked()),
-            Ok(Ok(_) | Err(Unresolved::Dns(_))) | Err(_) => Ok(target),
+        match self.resolve(&target, CHECK_TIMEOUT).await {
+            Err(Unresolved::Blocked(Blocked)) => Err(blocked()),
+            Ok(_) | Err(Unresolved::Dns(_) | Unresolved::Local(_)) => Ok(target),
         }
     }
 
@@ -91,10 +94,13 @@ impl Guard {
     }
 
     /// All addresses of a target, each of them vetted: one bad answer among good ones is an attempt to get in.
-    pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<Vetted>, Unresolved> {
+    pub(crate) async fn resolve(&self, target: &Target, limit: Duration) -> Result<Vec<Vetted>, Unresolved> {
         let addresses = match target.host() {
             TargetHost::Address(address) => vec![*address],
-            TargetHost::Name(name) => self.resolver.addresses(name).await.map_err(Unresolved::Dns)?,
+            TargetHost::Name(name) => self.resolver.addresses(name, limit).await.map_err(|why| match why {
+                NoAddress::Name(detail) => Unresolved::Dns(detail),
+                NoAddress::Local(detail) => Unresolved::Local(detail),
+            })?,
         };
         if addresses.is_empty() {
             return Err(Unresolved::Dns("the name has no address"));

@@ -1,11 +1,47 @@
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::failure::{Class, Failure};
 use crate::guard::BLOCKED;
+use crate::retry_after::retry_after;
 use crate::schedule::{age_max, wait_after};
 
-/// The longest wait that an endpoint may ask for.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(10);
+/// When to look again while it is our own side that cannot deliver.
+const LOCAL_WAIT: Duration = Duration::from_mins(1);
+
+const MOVED: &str = "; if the endpoint has moved, use this url: ";
+
+/// What becomes of a delivery whose answer is 4xx and none of those that have a meaning of their own (408, 410, 425, 429).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum On4xx {
+    /// It is tried again on the schedule.
+    #[default]
+    Retry,
+    /// It is given up at once.
+    Discard,
+}
+
+impl On4xx {
+    /// Its name, as SQL and the wire spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// What a name means; whatever is none is the usual.
+    pub(crate) fn of(name: &str) -> Self {
+        if name == "discard" { Self::Discard } else { Self::Retry }
+    }
+}
+
+/// What an endpoint says about its answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rules<'a> {
+    pub(crate) on_4xx: On4xx,
+    /// A text that the kept beginning of a body has to contain, else an answer of 2xx is a failure.
+    pub(crate) answer_contains: Option<&'a str>,
+}
 
 /// What an attempt saw, and what a judgement depends on beside it.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +50,11 @@ pub(crate) struct Seen<'a> {
     pub(crate) failure: Option<&'a Failure>,
     /// The value of the answer's `retry-after`.
     pub(crate) retry_after: Option<&'a [u8]>,
+    /// Where a redirect says that the endpoint is.
+    pub(crate) suggested: Option<&'a str>,
+    /// The kept beginning of the answer's body.
+    pub(crate) body: &'a [u8],
+    pub(crate) rules: Rules<'a>,
     /// The attempt's number, counted from 1.
     pub(crate) attempt: i16,
     /// How long the delivery has existed.
@@ -31,6 +72,8 @@ pub(crate) enum Judgement {
     Failed { reason: String, not_before: Option<Duration> },
     /// The endpoint asked to wait; the attempt is not spent.
     Postponed { wait: Duration },
+    /// Our own side could not deliver; the attempt is not spent, and the endpoint has no part in it.
+    Held { reason: String, wait: Duration },
     /// Never again.
     Discarded { reason: String },
     /// Never again, and nothing else to this endpoint either.
@@ -47,34 +90,45 @@ pub(crate) fn judge(seen: Seen<'_>) -> Judgement {
     if let Some(failure) = seen.failure {
         return match failure.class {
             Class::Guard => Judgement::Discarded { reason: BLOCKED.to_owned() },
+            Class::Local if seen.age < age_max() => {
+                Judgement::Held { reason: failure.to_string(), wait: LOCAL_WAIT.max(wait_after(seen.attempt)) }
+            }
             _ => failed(failure.to_string()),
         };
     }
     match (seen.status, asked) {
-        (Some(200..=299), _) => Judgement::Delivered,
+        (Some(status @ 200..=299), _) => match seen.rules.answer_contains {
+            Some(text) if !contains(seen.body, text) => {
+                failed(format!("status {status}, but the answer does not contain what the endpoint's rule asks for"))
+            }
+            _ => Judgement::Delivered,
+        },
         (Some(410), _) => Judgement::Gone { reason: "the endpoint answered 410: it is gone".to_owned() },
         (Some(429 | 503), Some(_)) if seen.age >= age_max() => {
             Judgement::Discarded { reason: "the endpoint asked to wait longer than a delivery is kept".to_owned() }
         }
         (Some(429 | 503), Some(asked)) => Judgement::Postponed { wait: asked.max(wait_after(seen.attempt)) },
-        (Some(status @ 300..=399), _) => failed(format!("status {status}: a redirect, which is never followed")),
+        (Some(status @ 300..=399), _) => failed(redirect(status, seen.suggested)),
+        (Some(status @ 400..=499), _) if seen.rules.on_4xx == On4xx::Discard && !matches!(status, 408 | 425 | 429) => {
+            Judgement::Discarded { reason: format!("status {status}, after which the endpoint is not tried again") }
+        }
         (Some(status), _) => failed(format!("status {status}")),
         (None, _) => failed("no answer".to_owned()),
     }
 }
 
-/// How long a `retry-after` asks to wait: whole seconds or an HTTP date; cut to [`RETRY_AFTER_MAX`]. Anything else asks
-/// for nothing.
-pub(crate) fn retry_after(value: &[u8], now: i64) -> Option<Duration> {
-    let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-    let seconds = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        // Digits that do not fit are a very long time.
-        text.parse().unwrap_or(u64::MAX)
-    } else {
-        let date = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs();
-        date.saturating_sub(u64::try_from(now).unwrap_or_default())
-    };
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+fn redirect(status: u16, suggested: Option<&str>) -> String {
+    let said = format!("status {status}: a redirect, which is never followed");
+    suggested.map_or_else(|| said.clone(), |url| format!("{said}{MOVED}{url}"))
+}
+
+/// A reason for the log: without the url, in which a receiver may have a token.
+pub(crate) fn logged(reason: &str) -> &str {
+    reason.split_once(MOVED).map_or(reason, |(said, _)| said)
+}
+
+fn contains(body: &[u8], text: &str) -> bool {
+    text.is_empty() || body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[cfg(test)]
@@ -82,11 +136,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::retry_after::RETRY_AFTER_MAX;
 
     const NOW: i64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110
 
     fn status(status: u16) -> Seen<'static> {
-        Seen { status: Some(status), failure: None, retry_after: None, attempt: 1, age: Duration::ZERO, now: NOW }
+        Seen {
+            status: Some(status),
+            failure: None,
+            retry_after: None,
+            suggested: None,
+            body: b"",
+            rules: Rules::default(),
+            attempt: 1,
+            age: Duration::ZERO,
+            now: NOW,
+        }
     }
 
     fn failed(reason: &str) -> Judgement {
@@ -118,13 +183,63 @@ mod tests {
             // A status that came with a torn answer does not count.
             for code in [None, Some(200), Some(410)] {
                 let judged = judge(Seen { status: code, failure: Some(&failure), ..status(0) });
-                if class == Class::Guard {
-                    assert_eq!(judged, Judgement::Discarded { reason: BLOCKED.to_owned() });
-                } else {
-                    assert_eq!(judged, failed(&format!("{}: because", class.as_str())));
-                }
+                let reason = format!("{}: because", class.as_str());
+                let expected = match class {
+                    Class::Guard => Judgement::Discarded { reason: BLOCKED.to_owned() },
+                    Class::Local => Judgement::Held { reason, wait: Duration::from_mins(1) },
+                    _ => failed(&reason),
+                };
+                assert_eq!(judged, expected);
             }
         }
+    }
+
+    #[test]
+    fn what_is_our_own_trouble_is_held_until_a_delivery_is_as_old_as_its_schedule() {
+        let failure = Failure::new(Class::Local, "because");
+        let judged = |age, attempt| judge(Seen { status: None, failure: Some(&failure), age, attempt, ..status(0) });
+        let held =
+            |seconds| Judgement::Held { reason: "local: because".to_owned(), wait: Duration::from_secs(seconds) };
+        assert_eq!(judged(Duration::ZERO, 1), held(60));
+        assert_eq!(judged(Duration::ZERO, 2), held(300), "never sooner than the schedule");
+        assert_eq!(judged(age_max(), 1), failed("local: because"));
+    }
+
+    #[test]
+    fn an_endpoint_that_discards_4xx_gives_up_those_that_have_no_meaning_of_their_own() {
+        let discards = Rules { on_4xx: On4xx::Discard, ..Rules::default() };
+        let judged = |code| judge(Seen { rules: discards, ..status(code) });
+        for code in [400, 401, 403, 404, 405, 413, 415, 422, 451, 499] {
+            assert!(matches!(judged(code), Judgement::Discarded { .. }), "{code}");
+        }
+        for code in [302, 408, 425, 429, 500, 503] {
+            assert!(matches!(judged(code), Judgement::Failed { .. }), "{code}");
+        }
+        assert!(matches!(judged(410), Judgement::Gone { .. }));
+        assert_eq!(judged(204), Judgement::Delivered);
+    }
+
+    #[test]
+    fn an_answer_without_what_the_rule_asks_for_is_a_failure() {
+        let rules = Rules { answer_contains: Some("\"ok\":true"), ..Rules::default() };
+        for (body, fits) in
+            [(&b"{\"ok\":true}"[..], true), (b"{\"ok\":false}", false), (b"", false), (b"\xff\"ok\":true", true)]
+        {
+            let judged = judge(Seen { body, rules, ..status(200) });
+            let reason = "status 200, but the answer does not contain what the endpoint's rule asks for";
+            assert_eq!(judged, if fits { Judgement::Delivered } else { failed(reason) });
+        }
+        assert_eq!(judge(Seen { body: b"\"ok\":true", rules, ..status(500) }), failed("status 500"));
+    }
+
+    #[test]
+    fn a_redirect_says_which_url_to_use() {
+        let judged = judge(Seen { suggested: Some("https://new.example.com/"), ..status(308) });
+        let expected = "status 308: a redirect, which is never followed; if the endpoint has moved, use this url: \
+                        https://new.example.com/";
+        assert_eq!(judged, failed(expected));
+        assert_eq!(logged(expected), "status 308: a redirect, which is never followed");
+        assert_eq!(logged("status 500"), "status 500");
     }
 
     #[test]
@@ -164,48 +279,6 @@ mod tests {
         assert_eq!(failing, failed("status 500"), "from then on the schedule alone decides");
     }
 
-    #[test]
-    fn retry_after_is_seconds_or_a_date_and_nothing_else() {
-        let hours = |h: u64| Some(Duration::from_hours(h));
-        let seconds = |s: u64| Some(Duration::from_secs(s));
-        for (value, expected) in [
-            ("0", seconds(0)),
-            ("7", seconds(7)),
-            (" 120\t", seconds(120)),
-            ("007", seconds(7)),
-            ("36000", hours(10)),
-            ("36001", hours(10)),
-            ("99999999999", hours(10)),
-            ("184467440737095516160", hours(10)),
-            ("Sun, 06 Nov 1994 08:49:44 GMT", seconds(7)),
-            ("Sunday, 06-Nov-94 08:49:44 GMT", seconds(7)),
-            ("Sun Nov  6 08:49:44 1994", seconds(7)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", seconds(0)),
-            ("Thu, 01 Jan 1970 00:00:00 GMT", seconds(0)),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", hours(10)),
-            ("", None),
-            ("-1", None),
-            ("-5", None),
-            ("+7", None),
-            ("1e300", None),
-            ("NaN", None),
-            ("Infinity", None),
-            ("7, 9", None),
-            ("7 9", None),
-            ("7s", None),
-            ("0x10", None),
-            ("٧", None),
-            ("1994-11-06T08:49:44Z", None),
-            ("Sun, 32 Nov 1994 08:49:44 GMT", None),
-            ("Sun, 06 Nov 1994 25:49:44 GMT", None),
-        ] {
-            assert_eq!(retry_after(value.as_bytes(), NOW), expected, "{value:?}");
-        }
-        assert_eq!(retry_after(b"\xff\xfe", NOW), None);
-        assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:44 GMT", i64::MIN), hours(10));
-        assert_eq!(retry_after(b"7", i64::MAX), seconds(7));
-    }
-
     proptest! {
         #[test]
         fn no_value_makes_a_judgement_panic_or_wait_longer_than_ten_hours(
@@ -213,7 +286,7 @@ mod tests {
             code in any::<u16>(), attempt in any::<i16>(), now in any::<i64>(), age in any::<u64>(),
         ) {
             let age = Duration::from_secs(age);
-            let seen = Seen { status: Some(code), failure: None, retry_after: Some(&value), attempt, age, now };
+            let seen = Seen { retry_after: Some(&value), attempt, age, now, ..status(code) };
             match judge(seen) {
                 Judgement::Postponed { wait } => prop_assert!(wait <= RETRY_AFTER_MAX && wait >= wait_after(attempt)),
                 Judgement::Failed { not_before: Some(wait), .. } => prop_assert!(wait <= RETRY_AFTER_MAX),

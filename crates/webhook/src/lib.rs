@@ -18,27 +18,34 @@ mod seal; // secrets at rest
 mod schedule; // when it is tried again
 mod endpoint; // where to, what, and with which secret
 mod body; // the bytes that are signed and sent
+mod keys; // what receivers verify with, published
 mod failure; // why there is no answer
 mod meter; // how much of an answer is read
+mod conceal; // what of an answer is not kept
 mod client; // one POST under one deadline
-mod judge; // what an answer means
+mod retry_after; // how long an answer asks to wait
+mod redirect; // where it says that the endpoint is
+mod judge; // what all of it means
 mod deliver; // all of it, as a handler
 mod replay; // and once more
 mod service; // a service that the process is built with
 
+pub use body::{BODY_BYTES_MAX, Format};
 pub use client::{ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, Client, Exchange, Post, Took};
 pub use clock::Clock;
 pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec, kinds};
 pub use endpoint::{
     Attempt, Created, Delivery, Disabled, Endpoint, EndpointChange, EndpointId, Endpoints, Figure, Health, IN_FLIGHT,
-    KeyKind, NewEndpoint, OVERLAP, On4xx, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
+    KeyKind, NewEndpoint, OVERLAP, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
 };
 pub use error::Error;
 pub use failure::{Class as FailureClass, Failure};
 pub use guard::{BLOCKED, Blocked, Guard, Vetted};
 pub use headers::Headers;
-pub use judge::RETRY_AFTER_MAX;
+pub use judge::On4xx;
+pub use keys::{KEYS_PATH, keys_document};
 pub use replay::{NewReplay, REPLAY_KIND, REPLAY_PER_SECOND, Redelivered, Replay, ReplayId, replay_kind};
+pub use retry_after::RETRY_AFTER_MAX;
 pub use schedule::{ATTEMPTS_MAX, Retries, schedule};
 pub use seal::{Seal, SealError};
 pub use service::{SERVICE_TIMEOUT, Service};

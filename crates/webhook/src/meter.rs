@@ -1,7 +1,7 @@
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take};
@@ -9,24 +9,36 @@ use tokio::time::Instant;
 
 use crate::client::ANSWER_BYTES_READ_MAX;
 
-/// Counts what was read of an answer, and knows when it began.
+/// Counts what was read of an answer, and knows when it began. A connection that carries several requests counts for each anew.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes_read: AtomicU64,
-    first_byte: OnceLock<Instant>,
+    begun: AtomicBool,
+    first_byte: Mutex<Option<Instant>>,
 }
 
 impl Meter {
+    /// From now on what is read belongs to another answer.
+    pub(crate) fn begin(&self) {
+        self.bytes_read.store(0, Ordering::SeqCst);
+        *self.first() = None;
+        self.begun.store(true, Ordering::SeqCst);
+    }
+
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
+        self.bytes_read.load(Ordering::SeqCst)
     }
 
     pub(crate) fn first_byte(&self) -> Option<Instant> {
-        self.first_byte.get().copied()
+        *self.first()
+    }
+
+    fn first(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.first_byte.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A stream that ends after [`ANSWER_BYTES_READ_MAX`] bytes, whatever they are: head, interim answers or body.
+/// A stream that ends after [`ANSWER_BYTES_READ_MAX`] bytes of one answer, whatever they are: head, interim answers, frames or body.
 pub(crate) struct Metered<S> {
     stream: Take<S>,
     meter: Arc<Meter>,
@@ -40,11 +52,14 @@ impl<S: AsyncRead> Metered<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.meter.begun.swap(false, Ordering::SeqCst) {
+            self.stream.set_limit(ANSWER_BYTES_READ_MAX);
+        }
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         let read = ANSWER_BYTES_READ_MAX - self.stream.limit();
-        self.meter.bytes_read.store(read, Ordering::Relaxed);
+        self.meter.bytes_read.store(read, Ordering::SeqCst);
         if read > 0 {
-            self.meter.first_byte.get_or_init(Instant::now);
+            self.meter.first().get_or_insert_with(Instant::now);
         }
         polled
     }

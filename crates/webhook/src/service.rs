@@ -3,7 +3,6 @@
 //! Whoever builds the process names the service, so it is trusted: it may be on a private address and without TLS. Nothing is open on the
 //! database while the POST runs; what fails is an attempt like any other, with its error.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use postrider::{Answer, BoxError, Context, Handler, Job, KindSpec, Retry, Verdict};
@@ -11,7 +10,7 @@ use postrider_contract::signature::{Secret, sign_v1};
 use postrider_contract::{Code, Refused};
 use serde::Deserialize;
 
-use crate::body::{FORMAT, body};
+use crate::body::{Format, content};
 use crate::client::{Client, Exchange, Post};
 use crate::clock::Clock;
 use crate::guard::Guard;
@@ -84,21 +83,20 @@ impl Service {
         let Some(event) = job.event.as_ref() else {
             return Ok(Verdict::Discard("the event is not in the log any more".to_owned()));
         };
-        let body = body(event, FORMAT).ok_or("this program does not know the format of the body")?;
+        let body = content(event, Format::Envelope).body;
         let (id, timestamp) = (event.id.to_string(), self.clock.now().as_secs());
         let signature = sign_v1(std::slice::from_ref(&self.secret), &id, timestamp, &body);
         let mut headers = Vec::with_capacity(7);
-        headers.extend(event.traceparent.clone().map(|trace| (Cow::from("traceparent"), trace)));
-        let ours = [
+        headers.extend(event.traceparent.clone().map(|trace| ("traceparent", trace)));
+        headers.extend([
             ("content-type", "application/json".to_owned()),
             ("user-agent", concat!("Postrider/", env!("CARGO_PKG_VERSION")).to_owned()),
             ("webhook-attempt", job.attempt.to_string()),
             ("webhook-id", id),
             ("webhook-timestamp", timestamp.to_string()),
             ("webhook-signature", signature),
-        ];
-        headers.extend(ours.map(|(name, value)| (Cow::from(name), value)));
-        let post = Post { target: &self.target, headers: &headers, body: &body, deadline: self.timeout };
+        ]);
+        let post = Post { headers: &headers, ..Post::new(&self.target, &body, self.timeout) };
         tokio::select! {
             exchange = self.client.post(post) => judge(&exchange).map_err(Into::into),
             () = cx.stop().cancelled() => Err("the call was stopped before its answer".into()),

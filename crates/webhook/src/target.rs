@@ -119,7 +119,13 @@ const EXAMPLE: &str = "use https and a public host, for example https://hooks.ex
 
 fn check_host_name(name: &str) -> Result<String, Refused> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    if name.split('.').any(|label| label.is_empty() || label.len() > 63) || name.len() > 253 {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    // A top-level domain begins with a letter; what does not is a number that only some parsers read.
+    let ends_in_letters =
+        name.rsplit('.').next().is_some_and(|last| last.starts_with(|c: char| c.is_ascii_alphabetic()));
+    if !name.split('.').all(is_label) || name.len() > 253 || !ends_in_letters {
         return Err(refused("its host is not a name", EXAMPLE));
     }
     let local = NAMES_REFUSED

@@ -1,12 +1,9 @@
 //! One POST against a receiver that follows a script, down to the byte.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod dns;
-
 use std::time::Duration;
 
-use dns::NameServer;
-use postrider_testkit::{Reply, Sink};
+use postrider_testkit::{NameServer, Reply, Said, Sink};
 use postrider_webhook::{
     ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, BLOCKED, Client, Exchange, FailureClass, Guard, Post,
 };
@@ -26,8 +23,8 @@ fn client() -> Client {
 
 async fn post(client: &Client, url: &str, deadline: Duration) -> Exchange {
     let target = guard().parse(url).unwrap();
-    let headers = [("webhook-id".into(), "evt_1".to_owned()), ("content-type".into(), "application/json".to_owned())];
-    client.post(Post { target: &target, headers: &headers, body: br#"{"a":1.0}"#, deadline }).await
+    let headers = [("webhook-id", "evt_1".to_owned()), ("content-type", "application/json".to_owned())];
+    client.post(Post { headers: &headers, ..Post::new(&target, br#"{"a":1.0}"#, deadline) }).await
 }
 
 async fn answered(reply: Reply) -> (Exchange, Sink) {
@@ -193,7 +190,7 @@ async fn a_certificate_is_believed_only_under_a_trusted_root_and_for_its_name() 
     assert!(exchange.took.tls.is_some());
 
     // By a name, which the certificate has, and by one that it has not.
-    let names = NameServer::start().await;
+    let names = NameServer::start().await.unwrap();
     let trusting = Client::new(guard().asking(&[names.address()]).unwrap(), [root]).unwrap();
     for (name, expected) in [("hooks.example.com", None), ("other.example.com", Some(FailureClass::Tls))] {
         names.set(name, &["127.0.0.1"]);
@@ -213,14 +210,14 @@ async fn a_certificate_is_believed_only_under_a_trusted_root_and_for_its_name() 
 #[tokio::test]
 async fn a_name_that_moves_to_a_private_address_is_blocked_at_the_next_attempt() {
     let sink = Sink::start().await.unwrap();
-    let names = NameServer::start().await;
+    let names = NameServer::start().await.unwrap();
     // Only one address of the loopback is allowed here: the sink listens on it and on no other.
     let guard = Guard::new(["127.0.0.1/32"]).unwrap().asking(&[names.address()]).unwrap();
     let client = Client::new(guard.clone(), []).unwrap();
     let url = format!("http://hooks.example.com:{}/in", sink.address().port());
     names.set("hooks.example.com", &["127.0.0.1"]);
     let target = guard.check(&url).await.unwrap();
-    let post = Post { target: &target, headers: &[], body: b"{}", deadline: DEADLINE };
+    let post = Post::new(&target, b"{}", DEADLINE);
     assert_eq!(client.post(post).await.status, Some(204));
 
     for moved in [&["127.0.0.2"][..], &["127.0.0.1", "127.0.0.2"], &["127.0.0.1", "::1"], &["9.9.9.9"]] {
@@ -242,12 +239,53 @@ async fn a_name_that_moves_to_a_private_address_is_blocked_at_the_next_attempt()
 }
 
 #[tokio::test]
-async fn a_name_server_that_is_silent_does_not_outlast_the_deadline() {
+async fn f57_name_servers_that_answer_nobody_are_our_own_trouble_and_those_that_answer_others_the_names() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let guard = Guard::new(LOOPBACK).unwrap().asking(&[silent.local_addr().unwrap()]).unwrap();
-    let client = Client::new(guard, []).unwrap();
-    let exchange = post(&client, "https://hooks.example.com/", Duration::from_millis(500)).await;
-    assert_eq!(class(&exchange), Some(FailureClass::Timeout));
-    assert!(exchange.failure.unwrap().detail.ends_with("while resolving the name"));
-    assert!(exchange.took.total < Duration::from_millis(500) + LATE);
+    let freed = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let names = NameServer::start().await.unwrap();
+    names.say("silent.example.com", [Said::Silent]);
+    names.say("broken.example.com", [Said::ServFail]);
+    names.say("garbage.example.com", [Said::Garbage]);
+    names.say("empty.example.com", [Said::NoAddress]);
+    names.say("loop.example.com", [Said::Cname("loop.example.com".to_owned())]);
+    names.say("nowhere.example.com", [Said::Cname("gone.example.com".to_owned())]);
+    let unknown = (FailureClass::Dns, "the name cannot be looked up");
+    for (server, name, expected) in [
+        (silent.local_addr().unwrap(), "hooks", (FailureClass::Local, "our name servers do not answer")),
+        (freed, "hooks", (FailureClass::Local, "our name servers do not answer")),
+        (names.address(), "silent", unknown),
+        (names.address(), "broken", unknown),
+        (names.address(), "garbage", unknown),
+        (names.address(), "empty", (FailureClass::Dns, "the name has no address")),
+        (names.address(), "nowhere", (FailureClass::Dns, "the name does not exist")),
+    ] {
+        let client = Client::new(Guard::new(LOOPBACK).unwrap().asking(&[server]).unwrap(), []).unwrap();
+        let deadline = Duration::from_secs(2);
+        let exchange = post(&client, &format!("https://{name}.example.com/"), deadline).await;
+        let failure = exchange.failure.unwrap();
+        assert_eq!((failure.class, failure.detail.as_str()), expected, "{name}");
+        assert!(exchange.took.total < deadline + LATE, "{name}: {:?}", exchange.took.total);
+    }
+    let client = Client::new(Guard::new(LOOPBACK).unwrap().asking(&[names.address()]).unwrap(), []).unwrap();
+    let exchange = post(&client, "https://loop.example.com/", Duration::from_secs(2)).await;
+    assert_eq!(class(&exchange), Some(FailureClass::Dns), "{:?}", exchange.failure);
+}
+
+#[tokio::test]
+async fn f57_of_a_thousand_addresses_each_is_vetted_and_three_are_tried() {
+    let names = NameServer::start().await.unwrap();
+    let sink = Sink::start().await.unwrap();
+    let client = Client::new(guard().asking(&[names.address()]).unwrap(), []).unwrap();
+    let url = format!("http://many.example.com:{}/", sink.address().port());
+    // The sink listens on 127.0.0.1 alone.
+    let mut many: Vec<String> = (0..1_000).map(|n| format!("127.0.{}.{}", 1 + n / 250, n % 250)).collect();
+    names.set("many.example.com", &many.iter().map(String::as_str).collect::<Vec<_>>());
+    let exchange = post(&client, &url, DEADLINE).await;
+    assert_eq!(class(&exchange), Some(FailureClass::Refused), "{:?}", exchange.failure);
+    many.insert(0, "127.0.0.1".to_owned());
+    names.set("many.example.com", &many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(post(&client, &url, DEADLINE).await.status, Some(204));
+    many.push("10.9.9.9".to_owned());
+    names.set("many.example.com", &many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(class(&post(&client, &url, DEADLINE).await), Some(FailureClass::Guard));
 }

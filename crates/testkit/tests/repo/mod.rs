@@ -56,7 +56,7 @@ fn walk(root: &Path, folder: &Path) -> Vec<String> {
         let path = entry.path();
         let name = entry.file_name();
         if path.is_dir() {
-            if !["target", ".git", ".cache", "node_modules"].iter().any(|skipped| name == *skipped) {
+            if !["target", ".git", ".cache", ".venv", "node_modules"].iter().any(|skipped| name == *skipped) {
                 found.extend(walk(root, &path));
             }
         } else if let Ok(relative) = path.strip_prefix(root) {

@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::time::Duration;
 
 use postrider_contract::signature::{Secret, SigningKey, sign_v1, sign_v1a};
@@ -6,10 +5,12 @@ use postrider_contract::{Event, Timestamp};
 
 use super::errand::{Errand, Trigger};
 use super::pg::Loaded;
-use crate::body::{body, sha256};
+use crate::body::{BODY_BYTES_MAX, Content, Format, content, sha256};
 use crate::client::Post;
-use crate::endpoint::{EndpointId, KeyKind, On4xx, headers_place, secret_place, signing_key};
+use crate::endpoint::{EndpointId, KeyKind, headers_place, secret_place, signing_key};
 use crate::error::Error;
+use crate::headers::Headers;
+use crate::judge::{On4xx, Rules};
 use crate::seal::{Seal, secret};
 use crate::target::Target;
 
@@ -20,14 +21,15 @@ pub(super) struct Letter {
     pub(super) endpoint: EndpointId,
     pub(super) max_attempts: i16,
     pub(super) steps: Option<Vec<Duration>>,
-    pub(super) on_4xx: On4xx,
-    pub(super) answer_contains: Option<String>,
     pub(super) enabled_at: Timestamp,
     pub(super) sha256: [u8; 32],
-    target: Target,
-    headers: Vec<(Cow<'static, str>, String)>,
+    pub(super) target: Target,
+    extra: Headers,
+    headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
     deadline: Duration,
+    on_4xx: On4xx,
+    answer_contains: Option<String>,
 }
 
 /// Why there is no letter.
@@ -46,7 +48,16 @@ pub(super) enum Unwritten {
 
 impl Letter {
     pub(super) fn post(&self) -> Post<'_> {
-        Post { target: &self.target, headers: &self.headers, body: &self.body, deadline: self.deadline }
+        Post {
+            reuse: Some(self.endpoint.0),
+            extra: &self.extra,
+            headers: &self.headers,
+            ..Post::new(&self.target, &self.body, self.deadline)
+        }
+    }
+
+    pub(super) fn rules(&self) -> Rules<'_> {
+        Rules { on_4xx: self.on_4xx, answer_contains: self.answer_contains.as_deref() }
     }
 }
 
@@ -67,25 +78,29 @@ pub(super) fn write(
     }
     let target = Target::parse(&loaded.url).map_err(|_| Unwritten::Never("the endpoint's url is not allowed"))?;
     let (secrets, keys) = secrets(&loaded, seal)?;
-    let body = body(event, loaded.format)
+    let format = Format::of(loaded.format)
         .ok_or_else(|| Unwritten::NotNow(format!("this program does not know format {} of the body", loaded.format)))?;
+    let Content { headers: described, body } = content(event, format);
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Unwritten::Never("the body is larger than 262144 bytes, the limit of a webhook"));
+    }
     let (id, timestamp) = (errand.sent_as.map_or_else(|| event.id.to_string(), |id| id.to_string()), now.as_secs());
     let v1 = Some(sign_v1(&secrets, &id, timestamp, &body)).filter(|signature| !signature.is_empty());
     let v1a = keys.iter().map(|key| sign_v1a(key, &id, timestamp, &body));
     let signature = v1.into_iter().chain(v1a).collect::<Vec<_>>().join(" ");
-    let mut headers = own_headers(&loaded, seal)?;
+    let extra = own_headers(&loaded, seal)?;
+    let mut headers = Vec::with_capacity(described.len() + 6);
     // the trace goes on at the receiver; not signed, like every header but those of the signature
-    headers.extend(event.traceparent.clone().map(|trace| (Cow::from("traceparent"), trace)));
-    let ours = [
-        ("content-type", "application/json".to_owned()),
+    headers.extend(event.traceparent.clone().map(|trace| ("traceparent", trace)));
+    headers.extend(described);
+    headers.extend([
         ("user-agent", USER_AGENT.to_owned()),
         ("webhook-attempt", attempt.to_string()),
         // What is signed comes last, so that nothing can stand in its place.
         ("webhook-id", id),
         ("webhook-timestamp", timestamp.to_string()),
         ("webhook-signature", signature),
-    ];
-    headers.extend(ours.map(|(name, value)| (Cow::from(name), value)));
+    ]);
     Ok(Letter {
         endpoint: loaded.endpoint,
         max_attempts: loaded.max_attempts,
@@ -95,6 +110,7 @@ pub(super) fn write(
         enabled_at: loaded.enabled_at,
         sha256: sha256(&body),
         target,
+        extra,
         headers,
         body,
         deadline: loaded.timeout,
@@ -123,11 +139,11 @@ fn secrets(loaded: &Loaded, seal: &Seal) -> Result<(Vec<Secret>, Vec<SigningKey>
 }
 
 /// The endpoint's own headers.
-fn own_headers(loaded: &Loaded, seal: &Seal) -> Result<Vec<(Cow<'static, str>, String)>, Unwritten> {
-    let Some(sealed) = &loaded.headers else { return Ok(Vec::new()) };
+fn own_headers(loaded: &Loaded, seal: &Seal) -> Result<Headers, Unwritten> {
+    let Some(sealed) = &loaded.headers else { return Ok(Headers::default()) };
     let row = loaded.endpoint.to_string();
     let opened = seal.open(headers_place(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
     let pairs: Vec<(String, String)> = serde_json::from_slice(&opened)
         .map_err(|_| Unwritten::NotNow("the endpoint's headers cannot be read".to_owned()))?;
-    Ok(pairs.into_iter().map(|(name, value)| (Cow::from(name), value)).collect())
+    Headers::new(pairs).map_err(|refused| Unwritten::NotNow(refused.to_string()))
 }

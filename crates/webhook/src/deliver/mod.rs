@@ -18,13 +18,15 @@ use tracing::warn;
 use crate::client::{Client, Exchange};
 use crate::clock::Clock;
 use crate::endpoint::connection;
-use crate::judge::{Seen, judge, retry_after};
+use crate::judge::{Seen, judge, logged};
+use crate::redirect::suggested;
 use crate::replay::replay_kind;
+use crate::retry_after::retry_after;
 use crate::schedule::{ATTEMPTS_MAX, schedule};
 use crate::seal::Seal;
 use errand::Errand;
 use letter::{Letter, Unwritten};
-use outcome::{Ended, ended, rules};
+use outcome::{Ended, ended};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -123,20 +125,25 @@ impl Deliverer {
             () = cx.stop().cancelled() => return Err("the attempt was stopped before its answer".into()),
         };
         let now = self.clock.now();
+        let location = exchange.status.filter(|status| (300..400).contains(status)).and(exchange.header("location"));
+        let suggested = location.and_then(|location| suggested(&letter.target, location));
         let judgement = judge(Seen {
             status: exchange.status,
             failure: exchange.failure.as_ref(),
             retry_after: exchange.header("retry-after"),
+            suggested: suggested.as_deref(),
+            body: &exchange.body,
+            rules: letter.rules(),
             attempt: job.attempt,
             // what was held is as old as its endpoint's second chance
             age: now.since(job.due_at.max(letter.enabled_at)),
             now: now.as_secs(),
         });
         let asked = exchange.header("retry-after").and_then(|value| retry_after(value, now.as_secs()));
-        let Ended { word, reason, verdict, asked, end } =
-            ended(rules(judgement, &exchange, &letter), job, &letter, asked);
+        let Ended { word, reason, verdict, asked, end } = ended(judgement, job, &letter, asked);
         if word != "delivered" {
             let (id, endpoint, attempt) = (&job.id, letter.endpoint, job.attempt);
+            let reason = logged(&reason);
             warn!(delivery.id = %id, endpoint.id = %endpoint, attempt, "delivery {id} is {word}: {reason}");
         }
         let sha256 = Some(letter.sha256);

@@ -4,8 +4,6 @@ use postrider::{BoxError, Job, Verdict};
 
 use super::End;
 use super::letter::Letter;
-use crate::client::Exchange;
-use crate::endpoint::On4xx;
 use crate::judge::Judgement;
 use crate::schedule::step_after;
 
@@ -16,32 +14,6 @@ pub(super) struct Ended {
     pub(super) verdict: Result<Verdict, BoxError>,
     pub(super) asked: Option<Duration>,
     pub(super) end: End,
-}
-
-/// What an endpoint's own rules make of a judgement: an answer of 4xx may be final, and one of 2xx may have to say something.
-pub(super) fn rules(judgement: Judgement, exchange: &Exchange, letter: &Letter) -> Judgement {
-    match judgement {
-        Judgement::Delivered => match &letter.answer_contains {
-            Some(text) if !contains(&exchange.body, text) => {
-                let status = exchange.status.unwrap_or_default();
-                let reason = format!("status {status}, and the answer does not contain {text:?}");
-                Judgement::Failed { reason, not_before: None }
-            }
-            _ => Judgement::Delivered,
-        },
-        Judgement::Failed { reason, .. }
-            if letter.on_4xx == On4xx::Discard
-                && exchange.failure.is_none()
-                && matches!(exchange.status, Some(400..=407 | 409 | 411..=424 | 426..=428 | 430..=499)) =>
-        {
-            Judgement::Discarded { reason }
-        }
-        other => other,
-    }
-}
-
-fn contains(body: &[u8], text: &str) -> bool {
-    body.windows(text.len().max(1)).any(|window| window == text.as_bytes())
 }
 
 /// The word on the row, the reason, and what the engine is told. `asked`: how long the answer asked to wait, whatever it was.
@@ -79,6 +51,9 @@ pub(super) fn ended(judgement: Judgement, job: &Job, letter: &Letter, asked: Opt
                 asked: Some(wait),
                 end: End::Nothing,
             }
+        }
+        Judgement::Held { reason, wait } => {
+            Ended { word: "postponed", reason, verdict: Ok(Verdict::Snooze(wait)), asked: None, end: End::Nothing }
         }
         Judgement::Discarded { reason } => Ended {
             word: "discarded",

@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use super::errand::{Errand, Trigger};
 use super::{End, Outcome};
-use crate::endpoint::{EndpointId, KeyKind, On4xx, connection};
+use crate::endpoint::{EndpointId, KeyKind, connection};
 use crate::error::Error;
+use crate::judge::On4xx;
 use crate::seal::Sealed;
 use crate::storable;
 

@@ -3,8 +3,10 @@ use std::time::Duration;
 
 use postrider_contract::{Order, Rate};
 
-use super::{NewEndpoint, On4xx};
+use super::NewEndpoint;
+use crate::body::Format;
 use crate::headers::Headers;
+use crate::judge::On4xx;
 use crate::schedule::Retries;
 
 /// What is to be different about an endpoint; what is `None` stays. What can be left out is taken away by `Some(None)`.
@@ -27,7 +29,7 @@ pub struct EndpointChange {
     /// See [`NewEndpoint::rate`].
     pub rate: Option<Option<Rate>>,
     /// See [`NewEndpoint::format`]; also of deliveries that wait.
-    pub format: Option<i16>,
+    pub format: Option<Format>,
     /// See [`NewEndpoint::retries`]; from the next failure on.
     pub retries: Option<Retries>,
     /// See [`NewEndpoint::timeout`].

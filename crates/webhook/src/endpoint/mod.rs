@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::seal::Seal;
 
 pub use change::EndpointChange;
-pub use new::{IN_FLIGHT, NewEndpoint, On4xx, TIMEOUT, TYPES_MAX};
+pub use new::{IN_FLIGHT, NewEndpoint, TIMEOUT, TYPES_MAX};
 pub(crate) use pg::{connection, headers_place, secret_place};
 pub(crate) use rotation::signing_key;
 pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};

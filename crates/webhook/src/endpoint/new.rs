@@ -5,7 +5,9 @@ use postrider_contract::signature::Secret;
 use postrider_contract::{Code, Order, Pattern, Rate, Refused, check_owner};
 use serde_json::{Value, json};
 
+use crate::body::Format;
 use crate::headers::Headers;
+use crate::judge::On4xx;
 use crate::schedule::{ATTEMPTS_MAX, Retries};
 
 /// How long an attempt may take when the endpoint does not say otherwise.
@@ -22,31 +24,6 @@ const IN_FLIGHT_MAX: i16 = 32;
 const LABELS_MAX: usize = 20;
 const LABEL_BYTES_MAX: usize = 100;
 const ANSWER_BYTES_MAX: usize = 200;
-const FORMATS: std::ops::RangeInclusive<i16> = 1..=1;
-
-/// What becomes of a delivery whose answer is 4xx and none of those that have a meaning of their own (408, 410, 425, 429).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum On4xx {
-    /// It is tried again on the schedule.
-    #[default]
-    Retry,
-    /// It is given up at once.
-    Discard,
-}
-
-impl On4xx {
-    /// Its name, as SQL and the wire spell it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Retry => "retry",
-            Self::Discard => "discard",
-        }
-    }
-
-    pub(crate) fn of(name: &str) -> Self {
-        if name == "discard" { Self::Discard } else { Self::Retry }
-    }
-}
 
 /// An endpoint that is about to be saved.
 #[derive(Debug, Clone)]
@@ -69,8 +46,8 @@ pub struct NewEndpoint {
     pub max_in_flight: i16,
     /// How many attempts begin in a period. Default: as many as come.
     pub rate: Option<Rate>,
-    /// The format of the body. 1: the envelope of Postrider.
-    pub format: i16,
+    /// How an event becomes a request.
+    pub format: Format,
     /// When failed attempts are tried again.
     pub retries: Retries,
     /// How long one attempt may take, 1 s to 60 s. Default: [`TIMEOUT`].
@@ -104,7 +81,7 @@ impl NewEndpoint {
             labels: BTreeMap::new(),
             max_in_flight: IN_FLIGHT,
             rate: None,
-            format: 1,
+            format: Format::default(),
             retries: Retries::Default,
             timeout: TIMEOUT,
             max_attempts: ATTEMPTS_MAX,
@@ -168,9 +145,6 @@ impl NewEndpoint {
             let message = format!("{} starts in {} ms are not a rate", rate.starts, rate.per.as_millis());
             return Err(option("rate", message, "use 1 to 1000000 starts in 1 s to a day"));
         }
-        if !FORMATS.contains(&self.format) {
-            return Err(option("format", format!("{} is not a format of the body", self.format), "leave it out for 1"));
-        }
         Ok(())
     }
 
@@ -200,7 +174,7 @@ impl NewEndpoint {
             "name": self.name, "owner": self.owner, "url": url, "types": self.types, "predicate": self.predicate,
             "order_by": self.order.map(|_| "subject"), "order_policy": self.order.map(Order::policy), "labels": self.labels,
             "max_in_flight": self.max_in_flight, "rate_starts": self.rate.map(|rate| rate.starts),
-            "rate_per_ms": self.rate.map(|rate| ms(rate.per)), "format": self.format, "schedule": self.retries.name(),
+            "rate_per_ms": self.rate.map(|rate| ms(rate.per)), "format": self.format.number(), "schedule": self.retries.name(),
             "steps_ms": self.retries.steps().map(|steps| steps.iter().copied().map(ms).collect::<Vec<_>>()),
             "timeout_ms": ms(self.timeout), "max_attempts": self.max_attempts, "on_4xx": self.on_4xx.name(),
             "answer_contains": self.answer_contains, "header_names": header_names,
@@ -244,8 +218,6 @@ mod tests {
             ("max_in_flight", NewEndpoint { max_in_flight: 33, ..fine() }),
             ("rate", NewEndpoint { rate: rate(0, Duration::from_secs(1)), ..fine() }),
             ("rate", NewEndpoint { rate: rate(1, Duration::from_millis(999)), ..fine() }),
-            ("format", NewEndpoint { format: 0, ..fine() }),
-            ("format", NewEndpoint { format: 99, ..fine() }),
             ("schedule", NewEndpoint { retries: Retries::Steps(vec![]), ..fine() }),
             ("timeout", NewEndpoint { timeout: Duration::from_millis(999), ..fine() }),
             ("timeout", NewEndpoint { timeout: Duration::from_millis(60_001), ..fine() }),

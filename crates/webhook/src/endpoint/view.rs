@@ -7,7 +7,9 @@ use postrider_contract::{Order, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NewEndpoint, On4xx};
+use super::NewEndpoint;
+use crate::body::Format;
+use crate::judge::On4xx;
 use crate::schedule::Retries;
 use crate::seal::Sealed;
 use crate::storable::unbase64;
@@ -253,7 +255,8 @@ impl Told {
             labels: self.labels.clone(),
             max_in_flight: small(self.max_in_flight),
             rate: rate.map(|(starts, per)| Rate { starts: u32::try_from(starts).unwrap_or(u32::MAX), per: ms(per) }),
-            format: small(self.format),
+            // one that this program does not know stays as it is in the table until somebody saves it again
+            format: Format::of(self.format).unwrap_or_default(),
             retries,
             timeout: ms(self.timeout_ms),
             max_attempts: small(self.max_attempts),
