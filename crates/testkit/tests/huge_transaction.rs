@@ -211,10 +211,6 @@ async fn at_random(pool: &PgPool, seed: u64) -> Vec<String> {
                     }
                 }
             }
-            // the log finds itself in another cluster
-            6 if step > 100 && dice.random_bool(0.3) => {
-                run(&mut relay, "update postrider.log_epoch set system_identifier = 7").await
-            }
             6 if step == 80 || dice.random_bool(0.03) => {
                 run(&mut relay, "select postrider.put_subscription('s.whole', '{**}', 't.k', order_by => 'subject', start => 'beginning')").await;
             }

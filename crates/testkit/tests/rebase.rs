@@ -47,7 +47,7 @@ async fn source() -> TestServer {
     let pool = server.pool();
     let two = ["s.one", "s.two"].map(|name| Subscription::new(name, ["t.made"]));
     Bus::builder(pool.clone()).types(["t.made"]).subscriptions(two).build().await.unwrap();
-    burn(pool, 3_000).await;
+    burn(pool, 4_000).await;
     run(pool, events("gone", 100)).await;
     run(pool, "select postrider.relay(1000)").await;
     run(pool, "delete from postrider.ready; delete from postrider.job").await;
