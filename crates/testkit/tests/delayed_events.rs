@@ -238,9 +238,9 @@ async fn b1_whoever_cancels_for_long_holds_up_no_relay_and_nothing_runs_of_what_
         relay(pool).await;
         assert_eq!(got(pool, "s.any").await, "2");
         if commits {
-            tx.commit().await.unwrap()
+            tx.commit().await.unwrap();
         } else {
-            tx.rollback().await.unwrap()
+            tx.rollback().await.unwrap();
         }
         relay(pool).await;
         assert_eq!(got(pool, "s.any").await, if commits { "2" } else { "2 1" });
@@ -314,7 +314,7 @@ async fn at_random(pool: &PgPool, seed: u64) {
                 run(pool, "select postrider.put_subscription('s.whole', '{a.x}', 't.k', order_by => 'all', start => 'beginning')").await;
             }
             6 if step > 80 && dice.random_bool(0.2) => {
-                run(pool, "update postrider.log_epoch set system_identifier = 7").await
+                run(pool, "update postrider.log_epoch set system_identifier = 7").await;
             }
             _ => {
                 let end = if dice.random_bool(0.15) { "rollback" } else { "commit" };

@@ -74,6 +74,37 @@ fn private_memory(pid: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
+/// The statement, and the most memory that its process had of its own, before it and while it ran; the writer stays connected.
+async fn changed(db: &TestDb) -> (u64, u64, PgConnection) {
+    let mut writer = connect(db).await;
+    sql(&mut writer, "select 1").await;
+    let pid = value(&mut writer, "pg_backend_pid()").await;
+    let before = private_memory(&pid);
+    let written = tokio::spawn(async move {
+        sql(&mut writer, "update big set n = n + 1").await;
+        writer
+    });
+    let mut most = before;
+    while !written.is_finished() {
+        most = most.max(private_memory(&pid));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (before, most, written.await.unwrap())
+}
+
+/// Records others as long as the many are not done; the most memory that a process of the server had of its own meanwhile.
+async fn beside(c: &mut PgConnection, open: &str) -> u64 {
+    let mut largest = 0;
+    while value(c, open).await != "0" {
+        sql(c, "select postrider.record('other.came', 'other/2')").await;
+        let pids = "select string_agg(pid::text, ' ') from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+        let memory = value(c, pids).await.split(' ').map(private_memory).max();
+        largest = largest.max(memory.unwrap_or(0));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    largest
+}
+
 /// One statement that changes so many rows of a watched table, the relay that works it off, and somebody else's event that is committed after
 /// it. What is allowed: how much the server's process may grow, in MiB.
 async fn one_statement_of(rows: u32, growth: u64) {
@@ -101,21 +132,8 @@ async fn one_statement_of(rows: u32, growth: u64) {
         .build()
         .await
         .unwrap();
-    let mut writer = connect(&db).await;
-    sql(&mut writer, "select 1").await;
-    let pid = value(&mut writer, "pg_backend_pid()").await;
-    let before = private_memory(&pid);
     let began = Instant::now();
-    let written = tokio::spawn(async move {
-        sql(&mut writer, "update big set n = n + 1").await;
-        writer
-    });
-    let mut most = before;
-    while !written.is_finished() {
-        most = most.max(private_memory(&pid));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let _writer = written.await.unwrap();
+    let (before, most, _writer) = changed(&db).await;
     let took = began.elapsed();
     sql(&mut c, "select postrider.record('other.came', 'other/1')").await;
     let committed = Instant::now();
@@ -125,14 +143,7 @@ async fn one_statement_of(rows: u32, growth: u64) {
     assert_eq!(job.event.unwrap().subject, "other/1");
     let open = "select count(*) from postrider.backlog where over_at is null";
     assert_ne!(value(&mut c, open).await, "0", "the other event waited for all of the many");
-    let mut largest = 0;
-    while value(&mut c, open).await != "0" {
-        sql(&mut c, "select postrider.record('other.came', 'other/2')").await;
-        let pids = "select string_agg(pid::text, ' ') from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
-        let memory = value(&mut c, pids).await.split(' ').map(private_memory).max();
-        largest = largest.max(memory.unwrap_or(0));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let largest = beside(&mut c, open).await;
     let relayed = committed.elapsed();
     running.stop(SOON).await;
     let others = value(

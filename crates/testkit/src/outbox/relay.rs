@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{Count, Ground, ask, rest};
 
 /// A small slice, so that windows are often left open.
-const PASS: &str = "select format('%s %s', why, more or starting), starting from postrider.relay(200)";
+const PASS: &str = "select format('%s %s', why, more or starting) || case when starting then '+' else '' end from postrider.relay(200)";
 const HAND_OVER: &str = "select postrider.hand_over(200)::text";
 /// Who is in a pass, or about to be.
 const CUT: &str = "select count(pg_terminate_backend(pid)) from (
@@ -44,9 +44,14 @@ pub(super) async fn run(ground: Arc<Ground>, n: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What a pass came to, and whether somebody waits to be taken over.
+fn told(said: String) -> (String, bool) {
+    said.strip_suffix('+').map(|told| (told.to_owned(), true)).unwrap_or((said, false))
+}
+
 async fn pass(ground: &Ground, link: &mut PgConnection, undone: bool) -> sqlx::Result<bool> {
     ask(link, "begin").await?;
-    let (told, starting): (String, bool) = sqlx::query_as(PASS).fetch_one(&mut *link).await?;
+    let (told, starting) = told(sqlx::query_scalar(PASS).fetch_one(&mut *link).await?);
     let end = if undone { "rollback" } else { "commit" };
     ask(link, end).await?;
     if starting {
@@ -74,7 +79,7 @@ pub(super) async fn cut(ground: Arc<Ground>) -> anyhow::Result<()> {
 /// Passes until nothing is left.
 pub(super) async fn drain(pool: &PgPool) -> anyhow::Result<()> {
     loop {
-        let (told, starting): (String, bool) = sqlx::query_as(PASS).fetch_one(pool).await?;
+        let (told, starting) = told(sqlx::query_scalar(PASS).fetch_one(pool).await?);
         if starting {
             sqlx::raw_sql(HAND_OVER).execute(pool).await?;
         }
