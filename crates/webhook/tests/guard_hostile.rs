@@ -121,6 +121,25 @@ impl Stage {
         }
     }
 
+    /// Tests of endpoints, all of which are refused.
+    async fn ask_for_tests(&self, ids: impl Iterator<Item = EndpointId>) {
+        let mut asked = 0;
+        for id in ids {
+            self.endpoints.send_test(id).await.unwrap().unwrap();
+            asked += 1;
+        }
+        let sql =
+            "select count(*), count(*) filter (where outcome = 'discarded' and peer is null and reason = any ($1))
+                     from postrider.delivery_attempt where trigger = 'test' and outcome is not null";
+        let refused = until("the tests have ended", LONG, async || {
+            let refusals: [&str; 2] = [BLOCKED, URL_REFUSED];
+            let (ended, refused): (i64, i64) = sqlx::query_as(sql).bind(refusals).fetch_one(&self.pool).await.unwrap();
+            (ended == asked).then_some(refused)
+        })
+        .await;
+        assert_eq!(refused, asked);
+    }
+
     fn dialled(&self) -> BTreeSet<IpAddr> {
         self.canaries.iter().flat_map(Sink::dialled).map(|address| address.ip()).collect()
     }
@@ -181,7 +200,10 @@ async fn on_a_network_of_its_own(url: &str) {
     }
     let public: BTreeSet<IpAddr> = PUBLIC.iter().map(|(_, address)| address.parse().unwrap()).collect();
     assert_eq!(stage.dialled(), public, "exactly the public places were called");
-    // 4. The canaries do sing: without the guard's ranges the same client reaches them.
+    // 4. And at a test that an owner asks for.
+    stage.ask_for_tests(expected.iter().filter(|(.., address)| address.is_none()).map(|(id, ..)| *id)).await;
+    assert_eq!(stage.dialled(), public, "a test called somebody");
+    // 5. The canaries do sing: without the guard's ranges the same client reaches them.
     canaries_sing(&stage, &names).await;
     stage.running.stop(Duration::from_secs(10)).await;
 }
