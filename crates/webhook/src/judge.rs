@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::failure::{Class, Failure};
 use crate::guard::BLOCKED;
 use crate::retry_after::retry_after;
-use crate::schedule::{age_max, wait_after};
+use crate::schedule::{age_max, step_after, wait_after};
 
 /// When to look again while it is our own side that cannot deliver.
 const LOCAL_WAIT: Duration = Duration::from_mins(1);
@@ -55,6 +55,8 @@ pub(crate) struct Seen<'a> {
     /// The kept beginning of the answer's body.
     pub(crate) body: &'a [u8],
     pub(crate) rules: Rules<'a>,
+    /// The endpoint's own schedule, instead of the usual one.
+    pub(crate) steps: Option<&'a [Duration]>,
     /// The attempt's number, counted from 1.
     pub(crate) attempt: i16,
     /// How long the delivery has existed.
@@ -80,18 +82,25 @@ pub(crate) enum Judgement {
     Gone { reason: String },
 }
 
+impl Seen<'_> {
+    /// When the schedule would try again.
+    fn scheduled(&self) -> Duration {
+        self.steps.and_then(|steps| step_after(steps, self.attempt)).unwrap_or_else(|| wait_after(self.attempt))
+    }
+}
+
 /// Judges an attempt. Pure: the clock, the dice and the table are elsewhere.
 pub(crate) fn judge(seen: Seen<'_>) -> Judgement {
     let asked = seen.retry_after.and_then(|value| retry_after(value, seen.now));
     let failed = |reason: String| Judgement::Failed {
         reason,
-        not_before: asked.filter(|asked| *asked > wait_after(seen.attempt) && seen.age < age_max()),
+        not_before: asked.filter(|asked| *asked > seen.scheduled() && seen.age < age_max()),
     };
     if let Some(failure) = seen.failure {
         return match failure.class {
             Class::Guard => Judgement::Discarded { reason: BLOCKED.to_owned() },
             Class::Local if seen.age < age_max() => {
-                Judgement::Held { reason: failure.to_string(), wait: LOCAL_WAIT.max(wait_after(seen.attempt)) }
+                Judgement::Held { reason: failure.to_string(), wait: LOCAL_WAIT.max(seen.scheduled()) }
             }
             _ => failed(failure.to_string()),
         };
@@ -107,7 +116,7 @@ pub(crate) fn judge(seen: Seen<'_>) -> Judgement {
         (Some(429 | 503), Some(_)) if seen.age >= age_max() => {
             Judgement::Discarded { reason: "the endpoint asked to wait longer than a delivery is kept".to_owned() }
         }
-        (Some(429 | 503), Some(asked)) => Judgement::Postponed { wait: asked.max(wait_after(seen.attempt)) },
+        (Some(429 | 503), Some(asked)) => Judgement::Postponed { wait: asked.max(seen.scheduled()) },
         (Some(status @ 300..=399), _) => failed(redirect(status, seen.suggested)),
         (Some(status @ 400..=499), _) if seen.rules.on_4xx == On4xx::Discard && !matches!(status, 408 | 425 | 429) => {
             Judgement::Discarded { reason: format!("status {status}, after which the endpoint is not tried again") }
@@ -148,6 +157,7 @@ mod tests {
             suggested: None,
             body: b"",
             rules: Rules::default(),
+            steps: None,
             attempt: 1,
             age: Duration::ZERO,
             now: NOW,
@@ -268,6 +278,15 @@ mod tests {
             }
         }
         assert_eq!(asking(200, "7", 1), Judgement::Delivered);
+    }
+
+    #[test]
+    fn retry_after_is_never_sooner_than_the_endpoints_own_schedule() {
+        let steps = [Duration::from_secs(1), Duration::from_hours(1)];
+        let asking = |attempt| judge(Seen { retry_after: Some(b"7"), steps: Some(&steps), attempt, ..status(429) });
+        for (attempt, seconds) in [(1, 7), (2, 3_600), (9, 3_600)] {
+            assert_eq!(asking(attempt), Judgement::Postponed { wait: Duration::from_secs(seconds) }, "{attempt}");
+        }
     }
 
     #[test]

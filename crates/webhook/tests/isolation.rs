@@ -182,7 +182,6 @@ async fn requests_after_an_outage(endpoints: i64) -> BTreeMap<usize, usize> {
         before = now;
         assert!(steps.values().sum::<usize>() < 300, "{steps:?}");
     }
-    println!("requests in ten seconds: {steps:?}");
     assert_eq!(stage.number("select count(*) from postrider.done where state = 2").await, recorded * endpoints);
     stage.strike().await;
     steps

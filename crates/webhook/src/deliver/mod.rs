@@ -134,6 +134,7 @@ impl Deliverer {
             suggested: suggested.as_deref(),
             body: &exchange.body,
             rules: letter.rules(),
+            steps: letter.steps.as_deref(),
             attempt: job.attempt,
             // what was held is as old as its endpoint's second chance
             age: now.since(job.due_at.max(letter.enabled_at)),
