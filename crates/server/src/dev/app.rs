@@ -99,8 +99,8 @@ impl App {
 
     /// The figures now.
     pub async fn moment(&self) -> Moment {
-        let retrying = self.site.overview().await.map_or(0, |overview| overview.retrying);
-        moment(&self.bus, &self.figures, retrying)
+        let waiting = self.site.overview().await.map_or(0, |overview| overview.retrying + overview.parked);
+        moment(&self.bus, &self.figures, waiting)
     }
 
     /// Stops the feeder, lets the last events through, stops the bus within `grace`, then the servers.
@@ -114,8 +114,8 @@ impl App {
             Some(postrider::Stopped::Abandoned(jobs)) => Stopped::Abandoned(jobs),
             None => Stopped::Cut,
         };
-        // Nothing moves any more: what was not delivered waits for its next attempt.
-        let left = site.overview().await.map_or(0, |overview| overview.retrying + overview.ready);
+        // Nothing moves any more: what was not delivered waits for its next attempt, or behind others of its endpoint.
+        let left = site.overview().await.map_or(0, |overview| overview.retrying + overview.ready + overview.parked);
         let served = serving.stop(TASKS_GRACE).await;
         fed.and(served)?;
         Ok(Told {
@@ -142,17 +142,21 @@ impl App {
 
     async fn is_settled(&self) -> bool {
         self.bus.figures().relayed >= self.figures.recorded.get()
-            && self.site.overview().await.is_ok_and(|overview| overview.ready == 0 && overview.running == 0)
+            && self
+                .site
+                .overview()
+                .await
+                .is_ok_and(|overview| overview.ready == 0 && overview.running == 0 && overview.parked == 0)
     }
 }
 
-fn moment(bus: &Bus, figures: &Figures, retrying: u64) -> Moment {
+fn moment(bus: &Bus, figures: &Figures, waiting: u64) -> Moment {
     Moment {
         recorded: figures.recorded.get(),
         fanned_out: bus.figures().relayed,
         done: figures.done.get(),
         delivered: figures.delivered.get(),
-        retrying,
+        waiting,
         latency: figures.latency(),
     }
 }

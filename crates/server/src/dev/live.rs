@@ -13,8 +13,8 @@ pub struct Moment {
     pub done: u64,
     /// Webhooks that the receiver took, each once.
     pub delivered: u64,
-    /// Deliveries that wait for another attempt.
-    pub retrying: u64,
+    /// Deliveries that wait for another attempt, or behind others of their endpoint.
+    pub waiting: u64,
     /// Median and 99th percentile from commit to delivered.
     pub latency: Option<(Duration, Duration)>,
 }
@@ -22,12 +22,12 @@ pub struct Moment {
 /// The line, without a line end.
 pub fn line(moment: &Moment) -> String {
     let mut line = format!(
-        "recorded {}  fanned out {}  done {}  delivered {}  retrying {}",
+        "recorded {}  fanned out {}  done {}  delivered {}  waiting {}",
         number(moment.recorded),
         number(moment.fanned_out),
         number(moment.done),
         number(moment.delivered),
-        number(moment.retrying),
+        number(moment.waiting),
     );
     if let Some((p50, p99)) = moment.latency {
         let latency = format!("  p50 {}  p99 {} (commit to delivered)", duration(p50), duration(p99));
@@ -96,10 +96,10 @@ mod tests {
     #[test]
     fn the_line_tells_every_figure_and_no_latency_before_there_is_one() {
         let mut moment =
-            Moment { recorded: 1_234, fanned_out: 1_233, done: 2_460, delivered: 2_461, retrying: 5, latency: None };
-        assert_eq!(line(&moment), "recorded 1 234  fanned out 1 233  done 2 460  delivered 2 461  retrying 5");
+            Moment { recorded: 1_234, fanned_out: 1_233, done: 2_460, delivered: 2_461, waiting: 5, latency: None };
+        assert_eq!(line(&moment), "recorded 1 234  fanned out 1 233  done 2 460  delivered 2 461  waiting 5");
         moment.latency = Some((Duration::from_micros(3_100), Duration::from_millis(12)));
-        assert!(line(&moment).ends_with("retrying 5  p50 3.1 ms  p99 12 ms (commit to delivered)"));
+        assert!(line(&moment).ends_with("waiting 5  p50 3.1 ms  p99 12 ms (commit to delivered)"));
     }
 
     #[test]

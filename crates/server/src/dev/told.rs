@@ -49,7 +49,7 @@ impl Told {
                 n(self.repeated),
                 n(self.unsigned)
             ),
-            format!("waiting     {} for their next attempt", n(self.moment.retrying)),
+            format!("waiting     {} for their turn or their next attempt", n(self.moment.waiting)),
         ];
         if let Some((p50, p99)) = self.moment.latency {
             lines.push(format!("latency     p50 {}  p99 {}, commit to delivered", duration(p50), duration(p99)));
@@ -76,7 +76,7 @@ mod tests {
 
     fn told() -> Told {
         let latency = Some((Duration::from_micros(3_100), Duration::from_millis(12)));
-        let moment = Moment { recorded: 1_980, fanned_out: 1_980, done: 3_960, delivered: 3_957, retrying: 3, latency };
+        let moment = Moment { recorded: 1_980, fanned_out: 1_980, done: 3_960, delivered: 3_957, waiting: 3, latency };
         let time = Duration::from_millis(10_040);
         Told { time, moment, jobs: 7_920, failed: 331, repeated: 0, unsigned: 0, stopped: Stopped::Drained }
     }

@@ -118,7 +118,7 @@ fn figures(overview: &Overview) -> Vec<Figure> {
         figure("running", number(overview.running), "under a lease"),
         figure("waiting", capped(overview.later), "for their time"),
         figure("retrying", capped(overview.retrying), "of those, failed before"),
-        figure("parked", capped(overview.parked), "no worker knows the kind"),
+        figure("parked", capped(overview.parked), "behind a key or a limit, or until a worker knows the kind"),
         figure("workers", number(overview.workers), "processes that beat"),
     ]
 }
