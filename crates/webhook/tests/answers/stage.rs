@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use postrider::{Bus, EventTypeSpec, Kind, KindSpec, NewEvent, Payload, Retry, Running, Settings};
 use postrider_testkit::TestDb;
-use postrider_webhook::{Client, Deliverer, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec};
+use postrider_webhook::{Client, Deliverer, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec, replay_kind};
 use sqlx::PgPool;
 
 /// The base64 of 32 bytes of 1.
@@ -35,7 +35,7 @@ impl Stage {
         let bus = Bus::builder(db.pool().clone())
             .app("test")
             .types([EventTypeSpec::new("order.paid").public()])
-            .kinds([Kind::component(spec).handler(Arc::new(deliverer))])
+            .kinds([Kind::component(spec).handler(Arc::new(deliverer)), replay_kind(db.pool().clone())])
             .settings(Settings { beat: Duration::from_millis(100), ..Settings::default() })
             .build()
             .await

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stage::{Stage, guard};
 use hyper::header;
+use postrider::Timestamp;
 use postrider::contract::signature::{Received, Secret, SigningKey, Trust, sign_v1, sign_v1a, verify};
-use postrider_testkit::{Reply, Request, Sink};
-use postrider_webhook::{Client, Format};
+use postrider_testkit::{Reply, Request, Sink, until};
+use postrider_webhook::{Client, Format, NewEndpoint, NewReplay, Rotated, Rotation};
 use serde_json::json;
 
 const LONG: Duration = Duration::from_mins(1);
@@ -179,6 +180,45 @@ async fn c53_c54_the_official_verifiers_believe_every_delivery_of_every_format_f
     }
     for (sent, believed) in changed.iter().zip(believed(&changed).await) {
         assert_eq!(believed, [false; 4], "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_official_verifiers_believe_what_is_sent_once_more_replayed_and_tested_by_the_old_secret_and_by_the_new_one()
+ {
+    let (stage, sink) = (Stage::set_quick(Client::new(guard(), []).unwrap()).await, Sink::start().await.unwrap());
+    let new = NewEndpoint { max_attempts: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
+    let (id, old) = stage.create(new).await;
+    sink.script([Reply::Status(500)]);
+    let (lost, _) = (stage.record(DATA[7]).await, sink.wait_for(1, LONG).await);
+    let (taken, _) = (stage.record(DATA[5]).await, sink.wait_for(2, LONG).await);
+    let Rotated::Secret(secret) = stage.endpoints.rotate_secret(id, Rotation::default()).await.unwrap().unwrap() else {
+        panic!("it is a key")
+    };
+    let delivered = until("both have ended", LONG, async || {
+        let all = stage.endpoints.deliveries(10).await.unwrap();
+        let ended = all.iter().filter(|delivery| ["delivered", "discarded"].contains(&delivery.state.as_str())).count();
+        (ended == 2).then(|| all.into_iter().find(|delivery| delivery.state == "delivered").unwrap())
+    })
+    .await;
+    stage.endpoints.redeliver(&delivered.id).await.unwrap();
+    sink.wait_for(3, LONG).await;
+    stage.endpoints.redeliver_as_new(&delivered.id).await.unwrap();
+    sink.wait_for(4, LONG).await;
+    let micros = |seconds: i64| Timestamp::from_micros((now() + seconds) * 1_000_000);
+    let of_all = NewReplay::new(micros(-3_600), micros(1));
+    let replay = stage.endpoints.plan_replay(id, &of_all).await.unwrap().unwrap();
+    assert!(stage.endpoints.start_replay(replay.id).await.unwrap());
+    sink.wait_for(5, LONG).await;
+    stage.endpoints.send_test(id).await.unwrap().unwrap();
+    let came = sink.wait_for(6, LONG).await;
+    stage.strike().await;
+    let ids: Vec<String> = came.iter().map(|request| request.header("webhook-id").unwrap()).collect();
+    assert_eq!((&ids[2], &ids[4]), (&taken, &lost), "under their own ids");
+    assert!(!ids[..3].contains(&ids[3]) && !ids[..5].contains(&ids[5]), "under new ones");
+    for secret in [old, secret.reveal().to_string()] {
+        let requests: Vec<_> = came[2..].iter().map(|request| Sent::of(request, &secret)).collect();
+        assert_eq!(believed(&requests).await, [[true; 4]; 4]);
     }
 }
 
