@@ -67,9 +67,7 @@ impl RiverJobs {
         if job.idempotency_key.is_some() {
             return Err(incapable("idempotency_key", "River keeps no keys"));
         }
-        if job.order_key.is_some() || job.order.is_some() {
-            return Err(incapable("order_key", "River has no order among jobs"));
-        }
+        Self::check_order(job)?;
         if job.limit_key.is_some() {
             return Err(incapable("limit_key", "River has no limits over processes"));
         }
@@ -78,6 +76,13 @@ impl RiverJobs {
         }
         if job.source.is_some() {
             return Err(incapable("source", "only a relay makes jobs of events"));
+        }
+        Ok(())
+    }
+
+    fn check_order(job: &NewJob) -> Result<(), Error> {
+        if job.order_key.is_some() || job.order.is_some() {
+            return Err(incapable("order_key", "River has no order among jobs"));
         }
         Ok(())
     }
@@ -220,8 +225,10 @@ impl Jobs for RiverJobs {
     }
 
     fn fan_out<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [NewJob]) -> Fut<'a, Vec<Enqueued>> {
-        // what the relay matched was declared to the bus, with its queue and its attempts
+        // what the relay matched was declared to the bus, with its queue and its attempts; an order may have been asked for in SQL, which knows no
+        // engine
         Box::pin(async move {
+            jobs.iter().try_for_each(Self::check_order)?;
             let mut tx = savepoint(tx).await?;
             let enqueued = self.insert(&mut tx, jobs).await?;
             commit(tx).await?;

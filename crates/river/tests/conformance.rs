@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use postrider::{Bus, Error, JobId, Jobs, Runtime};
 use postrider_river::River;
 use postrider_testkit::TestDb;
-use postrider_testkit::conformance::crew::{Line, Lined, Perils};
+use postrider_testkit::conformance::crew::{FORBIDDEN, Line, Lined, Perils};
 use postrider_testkit::conformance::{App, Engine, Stage};
 use postrider_testkit::proxy::{At, Cut, Fault, Proxy, Script};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -145,6 +145,16 @@ impl Perils for RiverStage {
 
     fn spoil<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()> {
         Box::pin(run(self.pool(), format!("alter table river_job add constraint spoiled check (id <> {id}) not valid")))
+    }
+
+    fn forbid<'a>(&'a self, kind: &'a str, subject: &'a str) -> BoxFuture<'a, ()> {
+        let about = format!("args #>> '{{event,subject}}' = '{subject}'");
+        let check = format!("check ((kind = '{kind}' and {about}) is not true)");
+        Box::pin(run(self.pool(), format!("alter table river_job add constraint {FORBIDDEN} {check} not valid")))
+    }
+
+    fn allow(&self) -> BoxFuture<'_, ()> {
+        Box::pin(run(self.pool(), format!("alter table river_job drop constraint {FORBIDDEN}")))
     }
 }
 

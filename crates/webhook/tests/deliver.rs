@@ -367,7 +367,7 @@ async fn s12_another_key_waits_and_both_keys_deliver() {
     let Stage { db, bus, running, endpoints } = stage;
     running.stop(GRACE).await;
     let other = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=";
-    let (lost_bus, lost) = deliver(db.pool(), Seal::parse([other]).unwrap()).await;
+    let (lost_bus, lost) = deliver(db.pool(), Seal::parse([other]).unwrap(), stage::SLOTS).await;
     let stage = Stage { db, bus, running: lost, endpoints };
     stage.record("order.paid", "", "{}").await;
     stage.until("retrying").await;
@@ -377,7 +377,7 @@ async fn s12_another_key_waits_and_both_keys_deliver() {
     drop(lost_bus);
     let Stage { db, bus, running, endpoints } = stage;
     running.stop(GRACE).await;
-    let (_bus, running) = deliver(db.pool(), Seal::parse([other, SEAL_KEY]).unwrap()).await;
+    let (_bus, running) = deliver(db.pool(), Seal::parse([other, SEAL_KEY]).unwrap(), stage::SLOTS).await;
     let stage = Stage { db, bus, running, endpoints };
     stage.record("order.shipped", "", "{}").await;
     stage.until("delivered").await;

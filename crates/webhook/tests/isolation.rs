@@ -1,4 +1,4 @@
-//! What one endpoint does to others, and many to all: C52, C65, F61, F62.
+//! What one endpoint does to others, and many to all: C47, C52, C65, F61, F62.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -116,6 +116,55 @@ async fn c52_the_few_events_of_one_owner_do_not_wait_for_the_many_of_another() {
     assert!(left > 200, "hundreds of the other's still wait: {left}");
     assert_eq!(stage.until("delivered").await.state, "delivered");
     stage.strike().await;
+}
+
+/// So many receivers that answer after ten seconds, and one that answers at once, with a hundred events for each, by turns. How long the slowest
+/// but one of the hundred took to come to the one that answers at once.
+async fn beside_slow_ones(slow_ones: usize) -> Duration {
+    let answer = Duration::from_secs(10);
+    // as many as the server has by default
+    let stage = Stage::with_slots(256).await;
+    let (slow, quick) = (Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    slow.script(vec![Reply::After(answer, Box::new(Reply::Status(204))); slow_ones * 100]);
+    for n in 0..slow_ones {
+        stage.create(NewEndpoint::new(format!("slow-{n}"), slow.url(&format!("/{n}")), ["order.paid"])).await;
+    }
+    stage.create(NewEndpoint::new("quick", quick.url("/in"), ["order.shipped"])).await;
+    let mut recorded = BTreeMap::new();
+    // slower than a busy machine delivers: who waits, waits for the slow ones
+    let mut beat = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..100 {
+        beat.tick().await;
+        stage.record("order.paid", "", "{}").await;
+        let event = stage.record("order.shipped", "", "{}").await;
+        recorded.insert(event, tokio::time::Instant::now());
+    }
+    let came = quick.wait_for(100, SOON).await;
+    assert_eq!(came.len(), 100, "some wait until the slow ones have answered");
+    let mut waits: Vec<Duration> =
+        came.iter().map(|r| r.at.saturating_duration_since(recorded[&r.header("webhook-id").unwrap()])).collect();
+    waits.sort_unstable();
+
+    // five of each are under way, the next one comes when one of them is answered
+    slow.wait_for(slow_ones * 6, SOON).await;
+    let mut at: BTreeMap<String, Vec<tokio::time::Instant>> = BTreeMap::new();
+    for request in slow.requests() {
+        at.entry(request.line()).or_default().push(request.at);
+    }
+    assert_eq!(at.len(), slow_ones, "each of them is served");
+    for times in at.values() {
+        assert!(times.windows(6).all(|w| w[5] >= w[0] + answer), "more than five at a time");
+    }
+    stage.running.stop(Duration::ZERO).await;
+    waits[98]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c47_receivers_that_answer_after_ten_seconds_hold_up_nobody_else() {
+    let (one, thirty) = (beside_slow_ones(1).await, beside_slow_ones(30).await);
+    println!("p99 beside one: {} ms, beside thirty: {} ms", one.as_millis(), thirty.as_millis());
+    assert!(one < Duration::from_secs(1), "{one:?}");
+    assert!(thirty < Duration::from_secs(3), "{thirty:?}");
 }
 
 #[tokio::test]

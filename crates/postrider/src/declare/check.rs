@@ -50,13 +50,14 @@ pub(super) fn check_subscription(spec: &SubscriptionSpec, elsewhere: Option<Capa
         check_order(order)?;
     }
     let Some(engine) = elsewhere else { return Ok(()) };
+    let refused = |field, message, remedy: &str| Err(Refused::new(Code::Capability, field, message, remedy));
     if spec.order_by.is_some() && !engine.order_keys {
         let message = format!("the engine {} of subscription {name:?} keeps no order of keys", engine.engine);
-        return Err(option("order_by", message, "leave it away, or use an engine that has order keys"));
+        return refused("order_by", message, "leave it away, or use an engine that has order keys");
     }
     if spec.coalescing {
         let message = format!("the jobs of subscription {name:?} wait in another engine, {}", engine.engine);
-        return Err(option("coalescing", message, "leave it away, or use the native engine"));
+        return refused("coalescing", message, "leave it away, or use the native engine");
     }
     Ok(())
 }

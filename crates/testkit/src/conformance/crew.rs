@@ -32,7 +32,16 @@ pub trait Perils: Send + Sync {
 
     /// Makes it impossible to put this job back when its worker is dead.
     fn spoil<'a>(&'a self, id: &'a JobId) -> BoxFuture<'a, ()>;
+
+    /// Makes it impossible that an event about `subject` becomes a job of `kind`: the engine's table refuses it and says [`FORBIDDEN`].
+    fn forbid<'a>(&'a self, kind: &'a str, subject: &'a str) -> BoxFuture<'a, ()>;
+
+    /// Makes it possible again.
+    fn allow(&self) -> BoxFuture<'_, ()>;
 }
+
+/// What a table that refuses a job says, among other things.
+pub const FORBIDDEN: &str = "forbidden_here";
 
 /// The way from a process to its engine.
 pub trait Line: Send + Sync {
@@ -215,6 +224,29 @@ impl Perils for NativeStage {
             // a lost attempt cannot be noted
             let sql = format!("alter table postrider.attempt add constraint spoiled check (id <> {id})");
             sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.db.pool()).await.unwrap();
+        })
+    }
+
+    fn forbid<'a>(&'a self, kind: &'a str, subject: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            // a trigger of the application: the row of a job does not say what its event is about
+            let sql = format!(
+                "create function public.forbid() returns trigger language plpgsql as $$ begin
+                     if new.kind = '{kind}' and '{subject}' = (select e.subject from postrider.event e where e.seq = new.event_seq) then
+                         raise exception '{FORBIDDEN}' using errcode = 'check_violation';
+                     end if;
+                     return new;
+                 end $$;
+                 create trigger forbid before insert on postrider.job for each row execute function public.forbid()"
+            );
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.db.pool()).await.unwrap();
+        })
+    }
+
+    fn allow(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let sql = "drop trigger forbid on postrider.job; drop function public.forbid()";
+            sqlx::raw_sql(sql).execute(self.db.pool()).await.unwrap();
         })
     }
 }

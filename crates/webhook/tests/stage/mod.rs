@@ -7,12 +7,14 @@ use std::time::Duration;
 use postrider::{Bus, EventTypeSpec, Kind, KindSpec, NewEvent, Payload, Retry, Running, Settings, Timestamp};
 use postrider_testkit::TestDb;
 use postrider_webhook::{
-    Client, Clock, Deliverer, Delivery, EndpointId, Endpoints, Guard, NewEndpoint, Seal, kind_spec, replay_kind,
+    Client, Clock, Deliverer, Delivery, EndpointId, Endpoints, Guard, NewEndpoint, QUEUE, Seal, kind_spec, replay_kind,
 };
 use sqlx::PgPool;
 
 /// The base64 of 32 bytes of 1.
 pub(crate) const SEAL_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+/// Deliveries at a time, over all endpoints.
+pub(crate) const SLOTS: usize = 64;
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Stage {
@@ -24,8 +26,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
+        Self::with_slots(SLOTS).await
+    }
+
+    pub(crate) async fn with_slots(slots: usize) -> Self {
         let db = TestDb::fresh().await;
-        let (bus, running) = deliver(db.pool(), Seal::parse([SEAL_KEY]).unwrap()).await;
+        let (bus, running) = deliver(db.pool(), Seal::parse([SEAL_KEY]).unwrap(), slots).await;
         let endpoints = Endpoints::new(db.pool().clone(), Seal::parse([SEAL_KEY]).unwrap(), guard());
         Self { db, bus, running, endpoints }
     }
@@ -77,7 +83,7 @@ pub(crate) fn guard() -> Guard {
 }
 
 /// Starts a process that delivers, with retries after 10 ms and a clock that is one second later at each look.
-pub(crate) async fn deliver(pool: &PgPool, seal: Seal) -> (Bus, Running) {
+pub(crate) async fn deliver(pool: &PgPool, seal: Seal, slots: usize) -> (Bus, Running) {
     let looks = AtomicI64::new(0);
     let clock = Clock::telling(move || {
         let now = Clock::system().now().as_micros();
@@ -94,6 +100,7 @@ pub(crate) async fn deliver(pool: &PgPool, seal: Seal) -> (Bus, Running) {
             EventTypeSpec::new("order.audited"),
         ])
         .kinds([Kind::component(spec).handler(Arc::new(deliverer)), replay_kind(pool.clone())])
+        .concurrency(QUEUE, slots)
         .settings(settings)
         .build()
         .await
