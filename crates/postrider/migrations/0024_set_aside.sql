@@ -393,12 +393,17 @@ end $$;
 create function postrider.note_known() returns void
 language sql set search_path = pg_catalog, pg_temp set jit = off
 as $$
+    -- the jobs first, once: joined the other way round, the index of all jobs would be walked for each event
+    with behind as materialized (
+        select j.event_seq, j.subscription
+          from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
+         cross join lateral (
+            select x.event_seq, x.subscription from postrider.job x
+             where x.class = k.class and x.id > (select coalesce(max(c.last_job), 0) from postrider.cut c) offset 0) j
+         where j.subscription is not null
+    )
     insert into postrider.rebase_known (event_seq, subscription)
-    select j.event_seq, j.subscription
-      from (values (1::smallint), (2::smallint), (3::smallint)) k (class)
-      join postrider.job j on j.class = k.class and j.id > (select coalesce(max(c.last_job), 0) from postrider.cut c)
-      join postrider.rebased r on r.seq = j.event_seq and r.cut is null
-     where j.subscription is not null
+    select b.event_seq, b.subscription from behind b join postrider.rebased r on r.seq = b.event_seq and r.cut is null
     union
     select p.event_seq, p.subscription from postrider.poison p join postrider.rebased r on r.seq = p.event_seq and r.cut is null
     on conflict do nothing
