@@ -386,7 +386,8 @@ async fn an_answer_of_4xx_may_be_final_and_one_of_2xx_may_have_to_say_something(
     assert_eq!(reasons, [no, "status 500", "status 429", "status 425", "status 408"]);
     sink.script([Reply::Status(422)]);
     stage.record("order.paid", "", "{}").await;
-    assert_eq!(stage.until("discarded").await.reason.as_deref(), Some("status 422"));
+    let why = "status 422, after which the endpoint is not tried again";
+    assert_eq!(stage.until("discarded").await.reason.as_deref(), Some(why));
     assert_eq!(sink.requests().len(), 7);
     stage.strike().await;
 }
