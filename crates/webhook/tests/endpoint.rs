@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use postrider::{Order, Rate};
 use postrider_testkit::{Reply, Request, Sink};
-use postrider_webhook::{EndpointChange, EndpointId, Headers, NewEndpoint, On4xx, Retries};
+use postrider_webhook::{EndpointChange, EndpointId, Format, Headers, NewEndpoint, On4xx, Retries};
 use stage::Stage;
 use time::SOON;
 
@@ -98,6 +98,21 @@ async fn an_endpoint_is_saved_and_changed_with_every_field_and_what_is_not_named
     let of = |owner: &'static str| stage.endpoints.page(Some(owner), None, 10);
     assert_eq!((of("acme").await.unwrap().len(), of("globex").await.unwrap().len()), (1, 0));
     assert!(stage.endpoints.page(None, Some(id), 10).await.unwrap().is_empty());
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_format_that_this_program_does_not_know_is_not_lost_with_another_change() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, _) = stage.endpoint("billing", &sink.url("/in")).await;
+    sqlx::query("update postrider.endpoint set format = 9").execute(stage.pool()).await.unwrap();
+    let slower = EndpointChange { timeout: Some(S(2)), ..EndpointChange::default() };
+    let refused = stage.endpoints.update(id, slower.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("format: this program does not know format 9"), "{refused}");
+    assert_eq!(stage.number("select format::bigint from postrider.endpoint").await, 9);
+    let named = EndpointChange { format: Some(Format::Raw), ..slower };
+    stage.endpoints.update(id, named).await.unwrap().unwrap();
+    assert_eq!(stage.number("select format::bigint from postrider.endpoint").await, 4);
     stage.strike().await;
 }
 

@@ -83,7 +83,7 @@ impl Endpoints {
                 Some(headers) => pg::seal_headers(&self.seal, id, headers)?,
                 None => told.sealed_headers(),
             };
-            let changed = change.clone().of(told.as_new());
+            let changed = change.clone().of(told.as_new(change.format)?);
             changed.check()?;
             let names = match &change.headers {
                 Some(headers) => headers.names().map(str::to_owned).collect(),

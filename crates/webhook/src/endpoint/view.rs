@@ -3,7 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use postrider::Timestamp;
-use postrider_contract::{Order, Rate};
+use postrider_contract::{Code, Order, Rate, Refused};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -238,8 +238,13 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// The endpoint as it would be saved again, without its secret and its headers.
-    pub(super) fn as_new(&self) -> NewEndpoint {
+    /// The endpoint as it would be saved again, without its secret and its headers. A newer program may have saved it with a format that this
+    /// one does not know: it is not lost with another change, but refused unless the change names one.
+    pub(super) fn as_new(&self, format: Option<Format>) -> Result<NewEndpoint, Refused> {
+        let format = format.or_else(|| Format::of(self.format)).ok_or_else(|| {
+            let message = format!("this program does not know format {} of the endpoint", self.format);
+            Refused::new(Code::Option, "format", message, "name a format, or change it with the program that saved it")
+        })?;
         let ms = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default());
         let small = |n: i64| i16::try_from(n).unwrap_or(i16::MAX);
         let rate = self.rate_starts.zip(self.rate_per_ms);
@@ -248,22 +253,21 @@ impl Told {
             (_, Some(steps)) => Retries::Steps(steps.iter().copied().map(ms).collect()),
             _ => Retries::Default,
         };
-        NewEndpoint {
+        Ok(NewEndpoint {
             owner: self.owner.clone(),
             predicate: self.predicate.clone(),
             order: self.order_policy.as_deref().map(order),
             labels: self.labels.clone(),
             max_in_flight: small(self.max_in_flight),
             rate: rate.map(|(starts, per)| Rate { starts: u32::try_from(starts).unwrap_or(u32::MAX), per: ms(per) }),
-            // one that this program does not know stays as it is in the table until somebody saves it again
-            format: Format::of(self.format).unwrap_or_default(),
+            format,
             retries,
             timeout: ms(self.timeout_ms),
             max_attempts: small(self.max_attempts),
             on_4xx: On4xx::of(&self.on_4xx),
             answer_contains: self.answer_contains.clone(),
             ..NewEndpoint::new(self.name.clone(), self.url.clone(), self.types.iter().cloned())
-        }
+        })
     }
 
     /// Its own headers, as they are stored.
