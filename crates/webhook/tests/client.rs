@@ -7,6 +7,7 @@ use postrider_testkit::{NameServer, Reply, Said, Sink};
 use postrider_webhook::{
     ANSWER_BYTES_KEPT_MAX, ANSWER_BYTES_READ_MAX, BLOCKED, Client, Exchange, FailureClass, Guard, Post,
 };
+use tokio::io::AsyncReadExt as _;
 
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -36,6 +37,29 @@ async fn answered(reply: Reply) -> (Exchange, Sink) {
 
 fn class(exchange: &Exchange) -> Option<FailureClass> {
     exchange.failure.as_ref().map(|failure| failure.class)
+}
+
+/// What Linux takes for this machine itself: whoever dials it is answered by another address.
+const ELSEWHERE: [(&str, &str); 2] = [("0.0.0.0", "127.0.0.1:0"), ("[::]", "[::1]:0")];
+
+#[tokio::test]
+async fn s14_a_connection_that_ends_at_another_address_than_the_vetted_one_is_refused_before_a_byte_is_sent() {
+    let guard = Guard::new(["0.0.0.0/32", "::/128"]).unwrap();
+    let client = Client::new(guard.clone(), []).unwrap();
+    for (host, listens) in ELSEWHERE {
+        let listener = tokio::net::TcpListener::bind(listens).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        for scheme in ["http", "https"] {
+            let target = guard.parse(&format!("{scheme}://{host}:{}/in", address.port())).unwrap();
+            let exchange = client.post(Post::new(&target, br#"{"a":1.0}"#, DEADLINE)).await;
+            assert_eq!(exchange.failure.as_ref().unwrap().to_string(), format!("guard: {BLOCKED}"), "{scheme} {host}");
+            assert_eq!((exchange.status, exchange.peer), (None, None));
+            let (mut stream, _) = tokio::time::timeout(DEADLINE, listener.accept()).await.unwrap().unwrap();
+            let mut arrived = Vec::new();
+            tokio::time::timeout(DEADLINE, stream.read_to_end(&mut arrived)).await.unwrap().unwrap();
+            assert_eq!(arrived, b"", "{scheme} {host}");
+        }
+    }
 }
 
 #[tokio::test]
