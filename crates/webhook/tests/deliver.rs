@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postrider::contract::signature::Secret;
 use postrider_testkit::{Reply, Sink};
-use postrider_webhook::{Attempt, BLOCKED, NewEndpoint, Seal};
+use postrider_webhook::{Attempt, BLOCKED, Format, NewEndpoint, Seal};
 use sqlx::Row as _;
 use stage::{GRACE, SEAL_KEY, Stage, deliver};
 
@@ -312,6 +312,62 @@ async fn f58_an_endpoint_that_leads_somewhere_else_now_is_blocked_for_good() {
         assert_eq!(stage.until("discarded").await.reason.as_deref(), Some(reason));
     }
     assert_eq!((canary.connections(), sink.connections()), (0, 0));
+    stage.strike().await;
+}
+
+/// What surrounds the data in the body of a format, as receivers are told it: every event of this test has parts of these lengths.
+fn around(format: Format) -> (&'static str, &'static str) {
+    match format {
+        Format::Envelope => (
+            r#"{"id":"0190b5f0-7e1a-7c3d-8f00-0123456789ab","type":"order.paid","subject":"order/42","occurred_at":"2023-11-14T22:13:20.000001Z","data":"#,
+            "}",
+        ),
+        Format::CloudEvents => (
+            r#"{"specversion":"1.0","id":"0190b5f0-7e1a-7c3d-8f00-0123456789ab","source":"/postrider","type":"order.paid","subject":"order/42","time":"2023-11-14T22:13:20.000001Z","datacontenttype":"application/json","data":"#,
+            "}",
+        ),
+        Format::CloudEventsBinary | Format::Raw => ("", ""),
+    }
+}
+
+/// A text in JSON that takes so many bytes.
+fn text_of(bytes: usize) -> String {
+    format!("\"{}\"", "a".repeat(bytes - 2))
+}
+
+#[tokio::test]
+async fn a_body_of_256_kib_is_sent_and_of_one_byte_more_is_given_up_in_words_and_never_sent() {
+    const LIMIT: usize = 262_144;
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    for format in Format::ALL {
+        let new = NewEndpoint { format, ..NewEndpoint::new("billing", sink.url("/in"), ["order.paid"]) };
+        let (id, secret) = stage.create(new).await;
+        let before = sink.requests().len();
+        let (head, tail) = around(format);
+        let fits = LIMIT - head.len() - tail.len();
+        stage.record("order.paid", "", &text_of(fits)).await;
+        stage.until("delivered").await;
+        let request = sink.requests().pop().unwrap();
+        request.verify(&secret).unwrap();
+        assert_eq!((request.body.len(), sink.requests().len()), (LIMIT, before + 1), "{format:?}");
+
+        stage.endpoints.disable(id, "for a moment").await.unwrap();
+        stage.record("order.paid", "", "{}").await;
+        stage.until("held").await;
+        // where the data are the body, the door takes none that are larger: they stand in the log from other times
+        sqlx::query("update postrider.event set data = $1::json where seq = (select max(seq) from postrider.event where type = 'order.paid')")
+            .bind(text_of(fits + 1))
+            .execute(stage.pool())
+            .await
+            .unwrap();
+        stage.endpoints.enable(id).await.unwrap();
+        let reason = "the body is larger than 262144 bytes, the limit of a webhook";
+        assert_eq!(stage.until("discarded").await.reason.as_deref(), Some(reason), "{format:?}");
+        let attempt = stage.endpoints.attempts_of(id, 1).await.unwrap().remove(0);
+        assert_eq!((attempt.outcome.as_deref(), attempt.reason.as_deref()), (Some("discarded"), Some(reason)));
+        assert_eq!((attempt.status, attempt.peer, sink.requests().len()), (None, None, before + 1));
+        stage.endpoints.delete(id).await.unwrap();
+    }
     stage.strike().await;
 }
 
