@@ -5,8 +5,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 use postrider::contract::signature::Secret;
+use postrider::inspect;
 use postrider_testkit::{NameServer, Reply, Said, Sink, TlsFault, until};
-use postrider_webhook::{Client, Endpoints, Exchange, Guard, Headers, NewEndpoint, Post, Seal};
+use postrider_webhook::{Client, Endpoints, Exchange, Guard, Headers, NewEndpoint, Post, Rotated, Rotation, Seal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::stage::{SEAL_KEY, Stage, guard};
@@ -17,6 +18,8 @@ const API_KEY: &str = "canary-51d0e2-of-a-header";
 /// Not a secret of ours, so what we use may log it; we do not.
 const TOKEN: &str = "canary-2c6b18-of-a-redirect";
 const PASSWORD: &str = "canary-90b4aa-of-a-url";
+/// An endpoint's url is for its owner to see, and for no metric and no log.
+const IN_URL: &str = "canary-c4e871-of-a-query";
 
 /// Everything that is logged, at every level, by us and by what we use.
 #[derive(Clone, Default)]
@@ -146,7 +149,9 @@ async fn no_secret_is_seen_in_a_log_an_error_a_debug_output_or_a_row_however_a_d
 
     // 2. A delivery each, and whatever is written of it.
     let stage = Stage::set(client.clone()).await;
-    deliver_to_all(&stage, &urls, &secret, &canaries).await;
+    let rotated = deliver_to_all(&stage, &urls, &secret, &canaries).await;
+    canaries.extend(rotated);
+    look_at_metrics(&stage, &canaries).await;
 
     // 3. Refusals.
     let with_password = format!("https://user:{PASSWORD}@hooks.example.com/");
@@ -170,21 +175,32 @@ async fn no_secret_is_seen_in_a_log_an_error_a_debug_output_or_a_row_however_a_d
     assert!(text.contains(" is failed: ") && text.contains("TRACE"), "nothing was logged");
     look("the log", &text, &canaries);
     let ours: String = text.lines().filter(|line| line.contains(" postrider")).collect();
-    look("our log", &ours, &[TOKEN.to_owned()]);
+    look("our log", &ours, &[TOKEN.to_owned(), IN_URL.to_owned()]);
 }
 
-async fn deliver_to_all(stage: &Stage, urls: &[String], secret: &Secret, canaries: &[String]) {
+/// A delivery to each url, with headers of the endpoint's own; answers with the secrets that sign beside the first one.
+async fn deliver_to_all(stage: &Stage, urls: &[String], secret: &Secret, canaries: &[String]) -> Vec<String> {
+    let mut rotated = Vec::new();
+    let headers =
+        Headers::new([("Authorization", format!("Bearer {BEARER}")), ("X-Api-Key", API_KEY.to_owned())]).unwrap();
     for (n, url) in urls.iter().enumerate() {
         let new = NewEndpoint {
             timeout: Duration::from_secs(1),
             secret: Some(secret.clone()),
+            headers: headers.clone(),
             ..NewEndpoint::new(format!("e{n}"), "http://127.0.0.1:8080/", ["order.paid"])
         };
         look("a new endpoint", &format!("{new:?}"), canaries);
         let created = stage.endpoints.create(new).await.unwrap();
         look("what was created", &format!("{created:?}"), canaries);
         let update = "update postrider.endpoint set url = $2 where id = $1";
+        let url = format!("{url}?{IN_URL}");
         sqlx::query(update).bind(created.id.0).bind(url).execute(stage.pool()).await.unwrap();
+        let rotation = stage.endpoints.rotate_secret(created.id, Rotation::default()).await.unwrap().unwrap();
+        look("a rotation", &format!("{rotation:?}"), canaries);
+        let Rotated::Secret(second) = rotation else { panic!("{rotation:?}") };
+        rotated.push(second.reveal().to_string());
+        rotated.extend(forms(second.as_bytes()));
     }
     stage.record("{}").await;
     until("every first attempt has ended", LONG, async || {
@@ -193,6 +209,7 @@ async fn deliver_to_all(stage: &Stage, urls: &[String], secret: &Secret, canarie
         (usize::try_from(ended).unwrap() == urls.len()).then_some(())
     })
     .await;
+    let canaries = &[canaries, &rotated].concat();
     let tables: Vec<String> = sqlx::query_scalar(
         "select c.oid::regclass::text from pg_class c where c.relnamespace = 'postrider'::regnamespace and c.relkind in ('r', 'p')",
     )
@@ -209,4 +226,23 @@ async fn deliver_to_all(stage: &Stage, urls: &[String], secret: &Secret, canarie
         &format!("{:?} {:?}", stage.endpoints.list().await, stage.endpoints.attempts(200).await),
         canaries,
     );
+    rotated
+}
+
+/// Whatever somebody may gather: the numbers of the process, of the database and of endpoints, with all that tells them apart, and alerts.
+async fn look_at_metrics(stage: &Stage, canaries: &[String]) {
+    let canaries = &[canaries, &[IN_URL.to_owned(), TOKEN.to_owned()]].concat();
+    let pool = stage.pool();
+    let metrics = format!("{:?} {:?}", stage.bus.metrics(), stage.bus.figures());
+    let figures = stage.endpoints.figures().await.unwrap();
+    let counts = format!("{:?} {:?}", inspect::counts(pool).await.unwrap(), inspect::overview(pool).await.unwrap());
+    let alerts = inspect::alerts(pool).await.unwrap();
+    let of = |outcome: &str| figures.iter().find(|f| f.name == "postrider.webhook.attempts" && f.attribute == outcome);
+    assert!(of("delivered").is_some_and(|f| f.value >= 6) && of("failed").is_some_and(|f| f.value >= 20), "{figures:?}");
+    assert!(alerts.iter().any(|alert| alert.name == "endpoint_disabled"), "{alerts:?}");
+    look("a metric of the process", &metrics, canaries);
+    look("a number of endpoints", &format!("{figures:?}"), canaries);
+    look("a number of the database", &counts, canaries);
+    look("an alert", &format!("{alerts:?}"), canaries);
+    look("a number as JSON", &serde_json::to_string(&figures).unwrap(), canaries);
 }

@@ -12,7 +12,7 @@ pub(crate) const SEAL_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 /// A database, a bus that delivers, endpoints.
 pub(crate) struct Stage {
     db: TestDb,
-    bus: Bus,
+    pub(crate) bus: Bus,
     running: Running,
     pub(crate) endpoints: Endpoints,
 }
