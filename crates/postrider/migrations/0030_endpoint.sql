@@ -138,7 +138,7 @@ begin
 end $$;
 
 -- Forgets an endpoint: its secrets, its health and its limit go, and its subscription. Its row stays for those who read attempts. What waits for
--- it is let go, and ends when its turn comes. False if it is not there, or not any more.
+-- it is let go, and ends as cancelled when its turn comes: however much it is, nothing of it is touched here. False if it is not there, or not any more.
 create function postrider.drop_endpoint(id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -8,6 +8,22 @@ create index endpoint_window_over on postrider.endpoint_window (slot);
 create index endpoint_secret_over on postrider.endpoint_secret (valid_until) where valid_until is not null;
 create index endpoint_disabled on postrider.endpoint (id) where disabled_at is not null and deleted_at is null;
 
+-- Lets lanes go on that stopped for endpoints that are deleted, so many at most: whoever waits there ends when its turn comes.
+create function postrider.release_deleted(most int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    x record;
+begin
+    for x in
+        select substr(l.key, 7) as order_key from postrider.lane l
+          join postrider.endpoint e on e.id = substring(l.key from '^order:webhook\.endpoint-([0-9]{1,18}):')::bigint
+         where l.queue = 'webhook' and l.stopped_at is not null and e.deleted_at is not null limit most
+    loop
+        perform postrider.act_on_lane('webhook', x.order_key, 'release');
+    end loop;
+end $$;
+
 -- Forgets secrets that ended and attempts that no rule counts any more; ends deliveries that were held for as long as events are kept, a thousand
 -- at a time; and has replays go on that nobody drives.
 create or replace function postrider.duties_of_components() returns void
@@ -33,6 +49,7 @@ begin
     if old is not null then
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
+    perform postrider.release_deleted(1000);
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked

@@ -3107,6 +3107,7 @@ begin
     if old is not null then
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
+    perform postrider.release_deleted(1000);
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
@@ -8551,6 +8552,30 @@ begin
         perform postrider.wake('postrider_job');
     end if;
     return answer;
+end $$;
+
+
+--
+-- Name: release_deleted(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.release_deleted(most integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    x record;
+begin
+    for x in
+        select substr(l.key, 7) as order_key from postrider.lane l
+          join postrider.endpoint e on e.id = substring(l.key from '^order:webhook\.endpoint-([0-9]{1,18}):')::bigint
+         where l.queue = 'webhook' and l.stopped_at is not null and e.deleted_at is not null limit most
+    loop
+        perform postrider.act_on_lane('webhook', x.order_key, 'release');
+    end loop;
 end $$;
 
 
@@ -14714,6 +14739,13 @@ REVOKE ALL ON FUNCTION postrider.relay_beside(last postrider.cut, how postrider.
 --
 
 REVOKE ALL ON FUNCTION postrider.relay_due(last postrider.cut, how postrider.pass, answer postrider.relayed) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION release_deleted(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.release_deleted(most integer) FROM PUBLIC;
 
 
 --

@@ -178,7 +178,7 @@ async fn a_deleted_endpoint_gets_nothing_its_secrets_are_gone_and_its_attempts_s
     assert!(stage.endpoints.delete(id).await.unwrap());
     assert!(!stage.endpoints.delete(id).await.unwrap());
     assert_eq!(stage.endpoints.get(id).await.unwrap(), None);
-    assert_eq!(stage.until("discarded").await.reason.as_deref(), Some("the endpoint was deleted"));
+    assert_eq!(stage.until("cancelled").await.reason.as_deref(), Some("the endpoint was deleted"));
     stage.record("order.paid", "", "{}").await;
     let left: (i64, i64) = sqlx::query_as(
         "select (select count(*) from postrider.endpoint_secret), (select count(*) from postrider.subscription where removed_at is null)",
@@ -188,7 +188,7 @@ async fn a_deleted_endpoint_gets_nothing_its_secrets_are_gone_and_its_attempts_s
     .unwrap();
     assert_eq!(left, (0, 0));
     let attempts = attempts(&stage).await;
-    assert_eq!(words(&attempts), [(1, "postponed", Some(429), None), (1, "discarded", None, None)]);
+    assert_eq!(words(&attempts), [(1, "postponed", Some(429), None), (1, "skipped", None, None)]);
     assert_eq!((attempts[0].endpoint, sink.requests().len()), (Some(id), 1));
     // The name is free again.
     stage.endpoint("billing", &sink.url("/in")).await;

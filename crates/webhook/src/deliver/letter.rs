@@ -38,6 +38,8 @@ pub(super) enum Unwritten {
     Never(&'static str),
     /// It was delivered already: what told of it was lost on the way.
     Delivered,
+    /// There is nobody any more to send it to.
+    Deleted,
     /// The endpoint was disabled just now; whatever comes later is held before it is claimed.
     Held,
     /// Something is missing on our side; nothing is held against the endpoint.
@@ -68,7 +70,7 @@ pub(super) fn write(
     loaded: Option<Loaded>,
     (seal, now): (&Seal, Timestamp),
 ) -> Result<Letter, Unwritten> {
-    let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Never("the endpoint was deleted"))?;
+    let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Deleted)?;
     if loaded.delivered {
         return Err(Unwritten::Delivered);
     }

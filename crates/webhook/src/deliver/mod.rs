@@ -42,6 +42,8 @@ const HELD: Duration = Duration::from_mins(5);
 const DATABASE_BUSY: Duration = Duration::from_secs(10);
 /// What was claimed while its endpoint was disabled comes back so soon, and is held then before it is claimed.
 const DISABLED: Duration = Duration::from_secs(1);
+/// What a delivery ends as cancelled for that comes to its turn after its endpoint is gone.
+const DELETED: &str = "the endpoint was deleted";
 /// How old a delivery may become by being put off. How long it is asked to wait is bounded by the judge; what was held for long may be put off.
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 
@@ -160,7 +162,12 @@ impl Deliverer {
             return Err(Unwritten::Never("the delivery belongs to no endpoint"));
         }
         let loaded = pg::load(&self.pool, job, &errand).await.map_err(Unwritten::Database)?;
-        letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now()))
+        let letter = letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now()));
+        if matches!(letter, Err(Unwritten::Deleted)) {
+            // what is to be cancelled ends so, although its handler refuses it
+            pg::cancel(&self.pool, job, DELETED).await.map_err(Unwritten::Database)?;
+        }
+        letter
     }
 
     /// Ends an attempt that sent nothing.
@@ -172,12 +179,14 @@ impl Deliverer {
             Unwritten::Delivered => ("skipped", "it was delivered already".to_owned(), Verdict::Complete),
             Unwritten::Held => ("postponed", "the endpoint is disabled".to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::Never(reason) => ("discarded", reason.to_owned(), Verdict::Discard(reason.to_owned())),
+            Unwritten::Deleted => ("skipped", DELETED.to_owned(), Verdict::Discard(DELETED.to_owned())),
             Unwritten::NotNow(reason) => {
                 warn!(delivery.id = %job.id, "delivery {} waits: {reason}", job.id);
                 ("postponed", reason, Verdict::Snooze(HELD))
             }
         };
-        self.finish(job, Outcome { word, reason, exchange: None, sha256: None, asked: None, end: End::Nothing }).await;
+        let end = if word == "discarded" { End::GivenUp } else { End::Nothing };
+        self.finish(job, Outcome { word, reason, exchange: None, sha256: None, asked: None, end }).await;
         Ok(verdict)
     }
 

@@ -17,8 +17,9 @@ use crate::storable;
 const OPEN: Statement = statement!("sql/open.sql");
 const LOAD: Statement = statement!("sql/load.sql");
 const FINISH: Statement = statement!("sql/finish.sql");
+const CANCEL: Statement = statement!("sql/cancel.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&OPEN, &LOAD, &FINISH];
+pub(super) const STATEMENTS: &[&Statement] = &[&OPEN, &LOAD, &FINISH, &CANCEL];
 
 /// An endpoint as a delivery needs it.
 pub(super) struct Loaded {
@@ -146,4 +147,11 @@ pub(super) async fn finish(tx: &mut dyn Tx, job: &Job, outcome: &Outcome) -> Res
     // All of them texts: what may be null has one type whatever it is this time.
     let args: Vec<Arg<'_>> = texts.iter().map(|text| text.as_deref().map_or(Arg::Null, Arg::Text)).collect();
     Ok(!tx.run(&FINISH, &args).await?.is_empty())
+}
+
+/// Has the running attempt of a job end as cancelled, unless it completes.
+pub(super) async fn cancel(pool: &PgPool, job: &Job, reason: &str) -> Result<(), Error> {
+    let args = [Arg::Text(job.id.as_str()), Arg::Text(reason)];
+    connection(pool).await?.run(&CANCEL, &args).await?;
+    Ok(())
 }

@@ -238,7 +238,10 @@ async fn look_at_metrics(stage: &Stage, canaries: &[String]) {
     let counts = format!("{:?} {:?}", inspect::counts(pool).await.unwrap(), inspect::overview(pool).await.unwrap());
     let alerts = inspect::alerts(pool).await.unwrap();
     let of = |outcome: &str| figures.iter().find(|f| f.name == "postrider.webhook.attempts" && f.attribute == outcome);
-    assert!(of("delivered").is_some_and(|f| f.value >= 6) && of("failed").is_some_and(|f| f.value >= 20), "{figures:?}");
+    assert!(
+        of("delivered").is_some_and(|f| f.value >= 6) && of("failed").is_some_and(|f| f.value >= 20),
+        "{figures:?}"
+    );
     assert!(alerts.iter().any(|alert| alert.name == "endpoint_disabled"), "{alerts:?}");
     look("a metric of the process", &metrics, canaries);
     look("a number of endpoints", &format!("{figures:?}"), canaries);
