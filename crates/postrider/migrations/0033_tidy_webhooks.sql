@@ -8,6 +8,62 @@ create index endpoint_window_over on postrider.endpoint_window (slot);
 create index endpoint_secret_over on postrider.endpoint_secret (valid_until) where valid_until is not null;
 create index endpoint_disabled on postrider.endpoint (id) where disabled_at is not null and deleted_at is null;
 
+-- Jobs that were given up. Of most deliveries among them the attempt has told; not of those that were lost with their worker, or put off until they
+-- were too old, or whose last attempt could not be written.
+create index given_up on postrider.done (finished_at, id) where state = 3;
+
+-- Which of them were looked at, those of the last minutes before the latest: what ended before it may be seen after it.
+create table postrider.end_seen (
+    finished_at timestamptz not null,
+    id          bigint      not null,
+    primary key (finished_at, id)
+);
+
+-- Tells of deliveries that were given up and not told of, once each, and writes to their last attempt why its outcome stays open. Looks at so
+-- many at most; answers with how many.
+create function postrider.tell_exhausted(most int) returns int
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    latest timestamptz := (select s.finished_at from postrider.end_seen s order by s.finished_at desc limit 1);
+    -- who ends a job commits at once
+    since timestamptz := coalesce(latest - interval '10 minutes', '-infinity');
+    ends postrider.done[];
+    x record;
+begin
+    delete from postrider.end_seen s where s.finished_at < since;
+    ends := array(
+        select d from postrider.done d
+         where d.class = 2 and d.state = 3 and d.finished_at >= since
+           and not exists (select from postrider.end_seen s where s.finished_at = d.finished_at and s.id = d.id)
+         order by d.finished_at, d.id limit most);
+    insert into postrider.end_seen (finished_at, id) select u.finished_at, u.id from unnest(ends) u;
+    for x in
+        select d.class, d.id, d.lease, d.attempt, d.reason, e.id as endpoint, v.id as event, v.type, a.outcome
+          from unnest(ends) d
+          join postrider.job j on j.class = d.class and j.id = d.id and j.kind = 'webhook.deliver'
+          join postrider.event v on v.seq = j.event_seq
+         cross join lateral (
+                select y.* from postrider.endpoint y where y.subscription = j.subscription
+                union all
+                select y.* from postrider.endpoint y where j.subscription is null and y.id = (j.args ->> 'endpoint')::bigint) e
+          left join postrider.delivery_attempt a on a.class = d.class and a.id = d.id and a.lease = d.lease
+         where e.deleted_at is null and a.trigger is distinct from 'test' and v.type not like 'postrider.%'
+           -- what was taken was not given up, and of some the attempt has told
+           and (a.outcome in ('delivered', 'discarded')
+                or a.outcome = 'failed' and a.attempt >= least(e.max_attempts, j.max_attempts)) is not true
+         order by d.finished_at, d.id
+    loop
+        update postrider.delivery_attempt a
+           set reason = left(x.reason, 900) || ': whether the request was taken is not known'
+         where a.class = x.class and a.id = x.id and a.lease = x.lease and a.outcome is null;
+        perform postrider.tell_endpoint('postrider.delivery.exhausted', x.endpoint, json_build_object('endpoint', x.endpoint,
+            'delivery', x.id::text, 'event', x.event, 'type', x.type, 'attempts', x.attempt, 'reason', left(x.reason, 1000)));
+    end loop;
+    return cardinality(ends);
+end $$;
+
 -- Lets lanes go on that stopped for endpoints that are deleted, so many at most: whoever waits there ends when its turn comes.
 create function postrider.release_deleted(most int) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
@@ -25,7 +81,7 @@ begin
 end $$;
 
 -- Forgets secrets that ended and attempts that no rule counts any more; ends deliveries that were held for as long as events are kept, a thousand
--- at a time; and has replays go on that nobody drives.
+-- at a time; tells of those that were given up and not told of; and has replays go on that nobody drives.
 create or replace function postrider.duties_of_components() returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -50,6 +106,9 @@ begin
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
     perform postrider.release_deleted(1000);
+    for pass in 1..10 loop
+        exit when postrider.tell_exhausted(1000) < 1000;
+    end loop;
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked

@@ -3108,6 +3108,9 @@ begin
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
     perform postrider.release_deleted(1000);
+    for pass in 1..10 loop
+        exit when postrider.tell_exhausted(1000) < 1000;
+    end loop;
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
@@ -10581,6 +10584,60 @@ end $$;
 
 
 --
+-- Name: tell_exhausted(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tell_exhausted(most integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    latest timestamptz := (select s.finished_at from postrider.end_seen s order by s.finished_at desc limit 1);
+    -- who ends a job commits at once
+    since timestamptz := coalesce(latest - interval '10 minutes', '-infinity');
+    ends postrider.done[];
+    x record;
+begin
+    delete from postrider.end_seen s where s.finished_at < since;
+    ends := array(
+        select d from postrider.done d
+         where d.class = 2 and d.state = 3 and d.finished_at >= since
+           and not exists (select from postrider.end_seen s where s.finished_at = d.finished_at and s.id = d.id)
+         order by d.finished_at, d.id limit most);
+    insert into postrider.end_seen (finished_at, id) select u.finished_at, u.id from unnest(ends) u;
+    for x in
+        select d.class, d.id, d.lease, d.attempt, d.reason, e.id as endpoint, v.id as event, v.type, a.outcome
+          from unnest(ends) d
+          join postrider.job j on j.class = d.class and j.id = d.id and j.kind = 'webhook.deliver'
+          join postrider.event v on v.seq = j.event_seq
+         cross join lateral (
+                select y.* from postrider.endpoint y where y.subscription = j.subscription
+                union all
+                select y.* from postrider.endpoint y where j.subscription is null and y.id = (j.args ->> 'endpoint')::bigint) e
+          left join postrider.delivery_attempt a on a.class = d.class and a.id = d.id and a.lease = d.lease
+         where e.deleted_at is null and a.trigger is distinct from 'test' and v.type not like 'postrider.%'
+           -- what was taken was not given up, and of some the attempt has told
+           and (a.outcome in ('delivered', 'discarded')
+                or a.outcome = 'failed' and a.attempt >= least(e.max_attempts, j.max_attempts)) is not true
+         order by d.finished_at, d.id
+    loop
+        update postrider.delivery_attempt a
+           set reason = left(x.reason, 900) || ': whether the request was taken is not known'
+         where a.class = x.class and a.id = x.id and a.lease = x.lease and a.outcome is null;
+        perform postrider.tell_endpoint('postrider.delivery.exhausted', x.endpoint, json_build_object('endpoint', x.endpoint,
+            'delivery', x.id::text, 'event', x.event, 'type', x.type, 'attempts', x.attempt, 'reason', left(x.reason, 1000)));
+    end loop;
+    return cardinality(ends);
+end $$;
+
+
+--
 -- Name: tell_matched(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -11943,6 +12000,16 @@ CREATE TABLE postrider.duty (
 
 
 --
+-- Name: end_seen; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.end_seen (
+    finished_at timestamp with time zone NOT NULL,
+    id bigint NOT NULL
+);
+
+
+--
 -- Name: endpoint; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -12418,6 +12485,14 @@ ALTER TABLE ONLY postrider.duty
 
 
 --
+-- Name: end_seen end_seen_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.end_seen
+    ADD CONSTRAINT end_seen_pkey PRIMARY KEY (finished_at, id);
+
+
+--
 -- Name: endpoint_health endpoint_health_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -12882,6 +12957,13 @@ CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
 --
 
 CREATE INDEX event_delay_due ON postrider.event_delay USING btree (deliver_at, seq) WHERE (ended_at IS NULL);
+
+
+--
+-- Name: given_up; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX given_up ON ONLY postrider.done USING btree (finished_at, id) WHERE (state = 3);
 
 
 --
@@ -15110,6 +15192,13 @@ REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most intege
 --
 
 REVOKE ALL ON FUNCTION postrider.tell_endpoint(type text, id bigint, says json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tell_exhausted(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tell_exhausted(most integer) FROM PUBLIC;
 
 
 --

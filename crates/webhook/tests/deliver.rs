@@ -366,6 +366,11 @@ async fn a_body_of_256_kib_is_sent_and_of_one_byte_more_is_given_up_in_words_and
         let attempt = stage.endpoints.attempts_of(id, 1).await.unwrap().remove(0);
         assert_eq!((attempt.outcome.as_deref(), attempt.reason.as_deref()), (Some("discarded"), Some(reason)));
         assert_eq!((attempt.status, attempt.peer, sink.requests().len()), (None, None, before + 1));
+        let told: String = sqlx::query_scalar("select data::text from postrider.event where type = 'postrider.delivery.exhausted' order by seq desc limit 1")
+            .fetch_one(stage.pool())
+            .await
+            .unwrap();
+        assert!(told.contains(reason) && told.contains(&attempt.delivery), "{told}");
         stage.endpoints.delete(id).await.unwrap();
     }
     stage.strike().await;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use postrider::inspect::{self, Severity};
 use postrider_testkit::{Reply, Sink, until};
 use postrider_webhook::{NewEndpoint, NewReplay, Rotation};
+use serde_json::{Value, json};
 use stage::Stage;
 use time::SOON;
 
@@ -48,9 +49,40 @@ impl Stage {
         .collect()
     }
 
+    /// Waits for the request with this number and has the engine take the worker that sent it for lost, at the last attempt of its delivery, which
+    /// it answers with.
+    async fn lose(&self, sink: &Sink, request: usize) -> String {
+        sink.wait_for(request, SOON).await;
+        let (delivery, lease): (i64, i64) =
+            sqlx::query_as("select open[1], id from postrider.lease").fetch_one(self.pool()).await.unwrap();
+        sqlx::query("update postrider.job set max_attempts = 1 where id = $1")
+            .bind(delivery)
+            .execute(self.pool())
+            .await
+            .unwrap();
+        sqlx::query("select postrider.put_back($1, true, true)").bind(lease).execute(self.pool()).await.unwrap();
+        delivery.to_string()
+    }
+
+    /// What was told of deliveries that were given up.
+    async fn exhausted(&self) -> Vec<Value> {
+        let sql = "select data::text from postrider.event where type = 'postrider.delivery.exhausted' order by seq";
+        let told: Vec<String> = sqlx::query_scalar(sql).fetch_all(self.pool()).await.unwrap();
+        told.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
     async fn figures(&self) -> BTreeMap<String, i64> {
         let figures = self.endpoints.figures().await.unwrap();
         figures.into_iter().map(|figure| (format!("{} {}", figure.name, figure.attribute), figure.value)).collect()
+    }
+}
+
+/// An endpoint whose deliveries the engine tries once.
+fn one(sink: &Sink) -> NewEndpoint {
+    NewEndpoint {
+        max_attempts: 1,
+        timeout: Duration::from_mins(1),
+        ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"])
     }
 }
 
@@ -184,5 +216,149 @@ async fn an_operator_is_told_of_endpoints_and_numbers_are_gathered() {
         .unwrap();
     assert!(stage.alerts().await.iter().any(|(name, ..)| name == "endpoint_silent"));
     assert_eq!(stage.until("held").await.endpoint, disabled);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_lost_with_its_worker_at_its_last_attempt_is_told_as_exhausted_once() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, _) = stage.create(NewEndpoint { owner: "acme".into(), ..one(&sink) }).await;
+    sink.script(vec![Reply::Stall(Vec::new()); 5]);
+    let event = stage.record("order.paid", "acme", "{}").await;
+    let delivery = stage.lose(&sink, 1).await;
+    assert_eq!(stage.until("discarded").await.reason.as_deref(), Some("worker lost"));
+    assert_eq!(stage.exhausted().await, Vec::<Value>::new());
+    for _ in 0..3 {
+        stage.housekeep().await;
+    }
+    let told = stage.exhausted().await;
+    let expected = json!({"endpoint": id, "delivery": delivery, "event": event, "type": "order.paid", "attempts": 1, "reason": "worker lost"});
+    assert_eq!(told, [expected]);
+    assert_eq!(stage.number("select count(*) from postrider.event where owner = 'acme'").await, 2, "it is its owner's");
+    let attempt = stage.endpoints.attempts(1).await.unwrap().remove(0);
+    assert_eq!(attempt.outcome, None);
+    assert_eq!(attempt.reason.as_deref(), Some("worker lost: whether the request was taken is not known"));
+
+    // sent once more and lost once more it is given up once more
+    stage.endpoints.redeliver(&delivery).await.unwrap();
+    stage.lose(&sink, 2).await;
+    for _ in 0..3 {
+        stage.housekeep().await;
+    }
+    assert_eq!(stage.exhausted().await.len(), 2);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_lost_delivery_is_not_told_as_exhausted_if_it_was_taken_or_told_before_or_is_a_test() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, _) = stage.create(one(&sink)).await;
+    sink.script([Reply::Stall(Vec::new())]);
+    let ended = "select count(*) from postrider.done where ended_as = 4";
+    // the handler wrote how it ended, and its worker was lost before the engine knew
+    for (n, outcome) in ["delivered", "discarded", "failed"].into_iter().enumerate() {
+        sink.script([Reply::Stall(Vec::new())]);
+        stage.record("order.paid", "", "{}").await;
+        sink.wait_for(n + 1, SOON).await;
+        sqlx::query(
+            "update postrider.delivery_attempt set outcome = $1, ended_at = clock_timestamp() where outcome is null",
+        )
+        .bind(outcome)
+        .execute(stage.pool())
+        .await
+        .unwrap();
+        stage.lose(&sink, n + 1).await;
+        stage.until_number(ended, i64::try_from(n).unwrap() + 1).await;
+    }
+    stage.endpoints.send_test(id).await.unwrap();
+    stage.lose(&sink, 4).await;
+    stage.until_number(ended, 4).await;
+    stage.housekeep().await;
+    assert_eq!(stage.exhausted().await, Vec::<Value>::new());
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_put_off_until_it_was_too_old_is_told_as_exhausted_once() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let (id, _) = stage.create(one(&sink)).await;
+    stage.endpoints.disable(id, "moving house").await.unwrap();
+    stage.record("order.paid", "", "{}").await;
+    stage.until("held").await;
+    stage.pass(DAY * 91).await;
+    sink.script([Reply::with_header(429, "retry-after", "60")]);
+    stage.endpoints.enable(id).await.unwrap();
+    let reason = "put off until it was too old: the kind's max_age is 7776000 s";
+    assert_eq!(stage.until("discarded").await.reason.as_deref(), Some(reason));
+    for _ in 0..3 {
+        stage.housekeep().await;
+    }
+    let told = stage.exhausted().await;
+    assert_eq!((told.len(), &told[0]["reason"], &told[0]["endpoint"]), (1, &json!(reason), &json!(id)));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_given_up_in_an_attempt_that_could_not_be_written_is_told_as_exhausted_once() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    stage.create(one(&sink)).await;
+    sqlx::raw_sql(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
+         create trigger refuse before update on postrider.delivery_attempt for each row execute function public.refuse()",
+    )
+    .execute(stage.pool())
+    .await
+    .unwrap();
+    sink.script([Reply::Status(500)]);
+    stage.record("order.paid", "", "{}").await;
+    let reason = stage.until("discarded").await.reason.unwrap();
+    assert_eq!(stage.number("select count(*) from postrider.delivery_attempt where outcome is null").await, 1);
+    sqlx::raw_sql("drop trigger refuse on postrider.delivery_attempt").execute(stage.pool()).await.unwrap();
+    // and one that could tell, beside it
+    sink.script([Reply::Status(500)]);
+    stage.record("order.paid", "", "{}").await;
+    stage.until_number("select count(*) from postrider.done where state = 3", 2).await;
+    assert_eq!(stage.exhausted().await.len(), 1);
+    for _ in 0..3 {
+        stage.housekeep().await;
+    }
+    let told = stage.exhausted().await;
+    assert_eq!((told.len(), &told[1]["reason"]), (2, &json!(reason)));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn those_that_were_given_up_while_many_of_other_kinds_were_are_told_one_after_the_other() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    stage.create(one(&sink)).await;
+    sink.script([Reply::Stall(Vec::new())]);
+    stage.record("order.paid", "", "{}").await;
+    let delivery = stage.lose(&sink, 1).await;
+    // others of the same class at the same moment and after it, more than are looked at together
+    sqlx::raw_sql(
+        "insert into postrider.done (class, id, finished_at, state, ended_as, attempt, reason)
+         select 2, 1000000 + 4 * n + 2, d.finished_at + (n % 3) * interval '1 second', 3, 3, 1, 'x'
+           from generate_series(1, 2500) n, postrider.done d where d.ended_as = 4",
+    )
+    .execute(stage.pool())
+    .await
+    .unwrap();
+    for _ in 0..3 {
+        stage.housekeep().await;
+    }
+    assert_eq!(stage.exhausted().await.iter().map(|told| &told["delivery"]).collect::<Vec<_>>(), [&json!(delivery)]);
+    assert_eq!(stage.number("select count(*) from postrider.end_seen").await, 2_501);
+    // what is long over is not kept in mind
+    sqlx::raw_sql(
+        "insert into postrider.done (class, id, finished_at, state, ended_as, attempt, reason)
+                   select 2, 2000002, clock_timestamp() + interval '1 hour', 3, 3, 1, 'x'",
+    )
+    .execute(stage.pool())
+    .await
+    .unwrap();
+    for _ in 0..2 {
+        stage.housekeep().await;
+    }
+    assert_eq!((stage.number("select count(*) from postrider.end_seen").await, stage.exhausted().await.len()), (1, 1));
     stage.strike().await;
 }
