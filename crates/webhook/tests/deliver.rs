@@ -4,9 +4,9 @@
 mod stage;
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use postrider::contract::signature::Secret;
+use postrider::contract::signature::{Received, Secret, Trust, verify};
 use postrider_testkit::{Reply, Sink};
 use postrider_webhook::{Attempt, BLOCKED, Format, NewEndpoint, Seal};
 use sqlx::Row as _;
@@ -373,6 +373,50 @@ async fn a_body_of_256_kib_is_sent_and_of_one_byte_more_is_given_up_in_words_and
         assert!(told.contains(reason) && told.contains(&attempt.delivery), "{told}");
         stage.endpoints.delete(id).await.unwrap();
     }
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn f63_of_a_receiver_whose_clock_is_off_the_attempt_tells_by_how_much_and_that_it_refuses_signatures() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let new = NewEndpoint { max_attempts: 1, ..NewEndpoint::new("billing", sink.url("/in"), ["order.*"]) };
+    let (id, secret) = stage.create(new).await;
+    let secret: Secret = secret.parse().unwrap();
+    for (n, off) in [600_i64, -600, 200, -200, 0].into_iter().enumerate() {
+        let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap() + off;
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(now.unsigned_abs()));
+        sink.script([Reply::with_header(if off.abs() > 300 { 401 } else { 200 }, "date", &date)]);
+        stage.record("order.paid", "", "{}").await;
+        sink.wait_for(n + 1, LONG).await;
+        stage.until(if off.abs() > 300 { "discarded" } else { "delivered" }).await;
+        let attempt = stage.endpoints.attempts_of(id, 1).await.unwrap().remove(0);
+        let (skew, note) = (attempt.clock_skew_s.unwrap(), attempt.clock_note.unwrap_or_default());
+        assert!((skew - off).abs() <= 5, "{off}: {skew}");
+        // what a receiver with such a clock says of the request
+        let request = &sink.requests()[n];
+        let header = |name: &str| request.header(name).unwrap();
+        let (msg_id, timestamp, signature) =
+            (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
+        let received = Received {
+            id: msg_id.as_bytes(),
+            timestamp: timestamp.as_bytes(),
+            signature: signature.as_bytes(),
+            body: &request.body,
+        };
+        let refused = verify(&received, &Trust::secrets(std::slice::from_ref(&secret)), now).is_err();
+        let side = if off > 0 { "ahead of ours" } else { "behind ours" };
+        assert_eq!(
+            (refused, note.contains(&format!("{} s {side}", skew.abs()))),
+            (off.abs() > 300, off.abs() > 300),
+            "{off}: {note}"
+        );
+    }
+    // and of one that dates nothing, nothing
+    stage.record("order.paid", "", "{}").await;
+    sink.wait_for(6, LONG).await;
+    stage.until("delivered").await;
+    let attempt = stage.endpoints.attempts_of(id, 1).await.unwrap().remove(0);
+    assert_eq!((attempt.clock_skew_s, attempt.clock_note), (None, None));
     stage.strike().await;
 }
 

@@ -168,7 +168,7 @@ fn delivery(row: Attempt) -> DeliveryRow {
         endpoint: row.endpoint.map(|id| id.to_string()).unwrap_or_default(),
         attempt: number(u64::try_from(row.attempt).unwrap_or(0)),
         outcome: format!("{}{status}", row.outcome.as_deref().unwrap_or("not known yet")),
-        reason: row.reason.unwrap_or_default(),
+        reason: row.reason.into_iter().chain(row.clock_note).collect::<Vec<_>>().join("; "),
         took: row
             .total_us
             .and_then(|us| u64::try_from(us).ok())
@@ -183,5 +183,39 @@ fn worker(row: inspect::WorkerRow) -> WorkerRow {
         queues: row.queues,
         running: number(row.running),
         beat_at: clock(row.beat_at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_says_that_the_receivers_clock_is_off() {
+        let at = Timestamp::from_micros(1_700_000_000_000_000);
+        let of = |reason: Option<&str>, clock_note: Option<&str>| {
+            let attempt = Attempt {
+                delivery: "6".to_owned(),
+                endpoint: None,
+                event: None,
+                sent_as: None,
+                trigger: "auto".to_owned(),
+                attempt: 1,
+                started_at: at,
+                ended_at: Some(at),
+                outcome: Some("failed".to_owned()),
+                reason: reason.map(str::to_owned),
+                status: Some(401),
+                failure: None,
+                excerpt: None,
+                peer: None,
+                clock_skew_s: None,
+                clock_note: clock_note.map(str::to_owned),
+                total_us: None,
+            };
+            delivery(attempt).reason
+        };
+        assert_eq!(of(Some("status 401"), Some("its clock is off")), "status 401; its clock is off");
+        assert_eq!((of(Some("status 401"), None), of(None, None)), ("status 401".to_owned(), String::new()));
     }
 }

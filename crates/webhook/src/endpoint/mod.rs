@@ -4,6 +4,7 @@ mod change;
 mod new;
 mod pg;
 mod rotation;
+mod skew;
 mod view;
 
 use postrider::Statement;

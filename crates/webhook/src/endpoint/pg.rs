@@ -4,6 +4,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 use uuid::{Builder, Uuid};
 
 use super::rotation::{KeyKind, SecretView};
+use super::skew::{clock_note, clock_skew};
 use super::view::Told;
 use super::{Attempt, Delivery, EndpointId, Figure, NewEndpoint, WouldGet};
 use crate::deliver::KIND;
@@ -254,13 +255,17 @@ pub(super) async fn figures(pool: &PgPool) -> Result<Vec<Figure>, Error> {
 }
 
 fn attempt(row: &Row) -> Result<Attempt, Error> {
+    let (started_at, ended_at) = (moment(row, 4)?, row.opt(5).map(|_| moment(row, 5)).transpose()?);
+    let clock_skew_s = row.opt(15).zip(ended_at).and_then(|(date, ended_at)| clock_skew(date, started_at, ended_at));
     Ok(Attempt {
         delivery: row.text(0)?.to_owned(),
         endpoint: int(row, 1)?.map(EndpointId),
         event: row.opt(2).map(str::to_owned),
         attempt: row.int(3)?,
-        started_at: moment(row, 4)?,
-        ended_at: row.opt(5).map(|_| moment(row, 5)).transpose()?,
+        started_at,
+        ended_at,
+        clock_skew_s,
+        clock_note: clock_skew_s.and_then(clock_note),
         outcome: row.opt(6).map(str::to_owned),
         reason: row.opt(7).map(str::to_owned),
         status: int(row, 8)?,

@@ -160,6 +160,11 @@ pub struct Attempt {
     pub excerpt: Option<String>,
     /// Who answered.
     pub peer: Option<String>,
+    /// How many seconds the clock that dated the answer is ahead of the database's; below zero if it is behind, 0 if the date lies within the attempt.
+    /// `None` without a date.
+    pub clock_skew_s: Option<i64>,
+    /// What that means, if it is so much that signatures are refused for it.
+    pub clock_note: Option<String>,
     /// How long it took, in microseconds.
     pub total_us: Option<i64>,
 }

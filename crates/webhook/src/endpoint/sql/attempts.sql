@@ -4,7 +4,8 @@
 -- Index: delivery_attempt_recent or delivery_attempt_of_endpoint, backwards.
 select id::text, endpoint::text, event::text, attempt::text, ((extract(epoch from started_at) * 1000000)::bigint)::text,
        ((extract(epoch from ended_at) * 1000000)::bigint)::text, outcome, reason, status::text, failure, excerpt, peer,
-       total_us::text, trigger, sent_as::text
+       total_us::text, trigger, sent_as::text,
+       (select h ->> 1 from json_array_elements(case when json_typeof(headers) = 'array' then headers end) h where h ->> 0 = 'date' limit 1)
   from (
     select * from (select * from postrider.delivery_attempt where $2::bigint = 0 order by started_at desc limit $1::bigint) of_all
     union all
