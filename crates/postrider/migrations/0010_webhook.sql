@@ -60,6 +60,20 @@ create table postrider.endpoint_secret (
 );
 create index secret_of_endpoint on postrider.endpoint_secret (endpoint);
 
+-- The function that is asked about each delivery before it is sent, if the application has declared one; how often it failed to say, and with what
+-- it did last.
+create table postrider.scope_function (
+    one         boolean     not null primary key default true,
+    schema      text        not null,
+    name        text        not null,
+    declared_at timestamptz not null default clock_timestamp(),
+    failures    bigint      not null default 0,
+    failed_at   timestamptz,
+    error       text,
+    constraint there_is_one_scope_function check (one),
+    constraint a_failure_has_a_time_and_an_error check ((failed_at is null) = (error is null) and (failed_at is null) = (failures = 0))
+) with (fillfactor = 50);
+
 -- How an endpoint does. failing_since: most of its attempts fail. silent_since, failed: since when none succeeded, and how many failed since.
 -- in_flight: how many may run at a time while it is tried out again; null: as many as it may. pace_ms: one start in so much time, while what
 -- has waited is made up for. The row is locked before any other of its endpoint.

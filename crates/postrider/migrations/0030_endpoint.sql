@@ -188,29 +188,117 @@ begin
      order by e.id limit endpoints.most;
 end $$;
 
--- Which endpoints would get an event if it were recorded now; asks, and sends nothing. Refuses a type that was never declared (PR004), and
--- data that postrider.record would refuse.
-create function postrider.who_would_get(type text, subject text, data json default '{}', owner text default '')
-returns table (id bigint, name text, url text, state text)
+-- The endpoints whose owner, types and predicates take an event. Refuses a type that was never declared (PR004), and data that postrider.record
+-- would refuse.
+create function postrider.endpoints_for(type text, subject text, data json, owner text)
+returns table (id bigint, name text, url text, state text, labels json)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
-        perform postrider.refuse_type(who_would_get.type);
+    if not exists (select from postrider.event_type t where t.name = endpoints_for.type) then
+        perform postrider.refuse_type(endpoints_for.type);
     end if;
-    perform postrider.check_owner(who_would_get.owner);
+    perform postrider.check_owner(endpoints_for.owner);
     perform postrider.check_json('data', data);
     return query
     select e.id, e.name, e.url,
-           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
+           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end, e.labels
       from postrider.route r
       join postrider.endpoint e on e.subscription = r.subscription
       join postrider.endpoint_health h on h.endpoint = e.id
-     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
+     where r.type = endpoints_for.type and r.owner = any (array['', endpoints_for.owner])
        and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
-            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
+            'type', endpoints_for.type, 'owner', endpoints_for.owner, 'subject', endpoints_for.subject), true))
      order by e.id;
 end $$;
+
+-- The scope function as it is called; null if there is none.
+create function postrider.scope_name() returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select format('%I.%I', f.schema, f.name) from postrider.scope_function f $$;
+
+-- Asks the scope function, with the rights of whoever calls this; without one everything is inside. Null and an error if it failed, or did not say.
+-- What is the database's trouble and not its answer is raised.
+create function postrider.ask_scope(labels json, owner text, type text, subject text, data json, out inside boolean, out error text)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    called text := postrider.scope_name();
+begin
+    if called is null then
+        inside := true;
+        return;
+    end if;
+    execute format('select %s($1, $2, $3, $4, $5)', called) into inside using labels, owner, type, subject, data;
+    if inside is null then
+        error := 'null: it said neither yes nor no';
+    end if;
+exception when others then
+    if left(sqlstate, 2) in ('08', '40', '53', '55', '57', '58') then
+        raise;
+    end if;
+    inside := null;
+    error := left(format('%s: %s', sqlstate, sqlerrm), 1000);
+end $$;
+
+-- Which endpoints would get an event if it were recorded now; asks, and sends nothing. Refuses what postrider.endpoints_for refuses. The scope
+-- function is asked with the rights of whoever calls this.
+create function postrider.who_would_get(type text, subject text, data json default '{}', owner text default '')
+returns table (id bigint, name text, url text, state text)
+language sql stable set search_path = pg_catalog, pg_temp
+as $$
+    select e.id, e.name, e.url, e.state
+      from postrider.endpoints_for(who_would_get.type, who_would_get.subject, who_would_get.data, who_would_get.owner) e
+     where (select s.inside from postrider.ask_scope(e.labels, who_would_get.owner, who_would_get.type, who_would_get.subject,
+                                                     who_would_get.data) s)
+     order by e.id
+$$;
+
+-- Declares the function that is asked about each delivery before it is sent, by its name with its schema; null: none is asked any more. It gets
+-- (labels json, owner text, type text, subject text, data json), the labels of the endpoint and the rest of the event, and says true where the
+-- endpoint may have it. Refuses with PR005 (scope) what is no such function, and one that may write.
+create function postrider.set_scope(function text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    parts text[];
+    p pg_proc;
+begin
+    if set_scope.function is null then
+        delete from postrider.scope_function;
+        return;
+    end if;
+    begin
+        parts := parse_ident(set_scope.function);
+    exception when invalid_parameter_value then
+        null;
+    end;
+    if cardinality(parts) <> 2 is not false then
+        perform postrider.refuse('PR005', 'scope', format('%L is not the name of a function in a schema', left(set_scope.function, 200)),
+            'write it with its schema and without arguments, for example app.in_scope');
+    end if;
+    select x.* into p from pg_proc x join pg_namespace n on n.oid = x.pronamespace
+     where n.nspname = parts[1] and x.proname = parts[2] and oidvectortypes(x.proargtypes) = 'json, text, text, text, json';
+    if not found then
+        perform postrider.refuse('PR005', 'scope', format('there is no function %I.%I(json, text, text, text, json)', parts[1], parts[2]),
+            'create it with (labels json, owner text, type text, subject text, data json)');
+    elsif p.prokind <> 'f' or p.proretset or p.prorettype <> 'boolean'::regtype then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I does not return a boolean', parts[1], parts[2]),
+            'have it return true where the endpoint may have the event, and false where it may not');
+    elsif p.provolatile = 'v' then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I is volatile', parts[1], parts[2]),
+            'declare it stable, or immutable: it may read, and it writes nothing');
+    end if;
+    insert into postrider.scope_function as f (schema, name) values (parts[1], parts[2])
+    on conflict (one) do update
+       set schema = excluded.schema, name = excluded.name, declared_at = excluded.declared_at, failures = 0, failed_at = null, error = null
+     where (f.schema, f.name) is distinct from (excluded.schema, excluded.name);
+end $$;
+
+-- Notes that the scope function failed, or did not say.
+create function postrider.note_scope_failure(error text) returns void
+language sql security definer set search_path = pg_catalog, pg_temp
+as $$
+    update postrider.scope_function f set failures = f.failures + 1, failed_at = clock_timestamp(), error = left(note_scope_failure.error, 1000)
+$$;
 
 -- Gives an endpoint a new secret; those of its kind that are valid end after the overlap at the latest. False if the endpoint is not there.
 -- Refuses with PR005 (overlap) an overlap beyond seven days, and a sixth secret that would be valid at a time.

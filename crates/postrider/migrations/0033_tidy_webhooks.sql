@@ -139,10 +139,15 @@ begin
                   postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
       from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
      where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
+    return query
+    select 'scope_function_fails', 'critical', format('function %I.%I', f.schema, f.name), f.failed_at,
+           format('the scope function %I.%I failed to say of %s deliveries whether they may be sent, last with %s: they are given up', f.schema, f.name,
+                  f.failures, split_part(f.error, ':', 1)), 'put it right, and redeliver what was discarded'
+      from postrider.scope_function f where f.failed_at > clock_timestamp() - interval '1 hour';
 end $$;
 
--- Numbers about endpoints for whoever gathers them: how many there are in each state, how many deliveries are held (counted up to 10 000), and what
--- attempts of the last hour came to.
+-- Numbers about endpoints for whoever gathers them: how many there are in each state, how many deliveries are held (counted up to 10 000), what
+-- attempts of the last hour came to, and of how many deliveries a scope function failed to say whether they may be sent.
 create function postrider.webhook_figures() returns table (name text, unit text, attribute text, value bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -162,5 +167,7 @@ as $$
       from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
               from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
      cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
+    union all
+    select 'postrider.webhook.scope_failures', '{delivery}', '', f.failures from postrider.scope_function f
      order by 1, 3
 $$;

@@ -440,6 +440,11 @@ begin
                   postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
       from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
      where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
+    return query
+    select 'scope_function_fails', 'critical', format('function %I.%I', f.schema, f.name), f.failed_at,
+           format('the scope function %I.%I failed to say of %s deliveries whether they may be sent, last with %s: they are given up', f.schema, f.name,
+                  f.failures, split_part(f.error, ':', 1)), 'put it right, and redeliver what was discarded'
+      from postrider.scope_function f where f.failed_at > clock_timestamp() - interval '1 hour';
 end $$;
 
 
@@ -829,6 +834,34 @@ begin
     end if;
     return null;
 end $$;
+
+
+--
+-- Name: ask_scope(json, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    called text := postrider.scope_name();
+begin
+    if called is null then
+        inside := true;
+        return;
+    end if;
+    execute format('select %s($1, $2, $3, $4, $5)', called) into inside using labels, owner, type, subject, data;
+    if inside is null then
+        error := 'null: it said neither yes nor no';
+    end if;
+exception when others then
+    if left(sqlstate, 2) in ('08', '40', '53', '55', '57', '58') then
+        raise;
+    end if;
+    inside := null;
+    error := left(format('%s: %s', sqlstate, sqlerrm), 1000);
+end $_$;
 
 
 --
@@ -3284,6 +3317,34 @@ begin
       left join postrider.key_limit l on l.queue = 'webhook' and l.key = postrider.endpoint_key(e.id)
      where e.deleted_at is null and e.id > endpoints.after and e.id = coalesce(endpoints.id, e.id) and e.owner = coalesce(endpoints.owner, e.owner)
      order by e.id limit endpoints.most;
+end $$;
+
+
+--
+-- Name: endpoints_for(text, text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) RETURNS TABLE(id bigint, name text, url text, state text, labels json)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+    if not exists (select from postrider.event_type t where t.name = endpoints_for.type) then
+        perform postrider.refuse_type(endpoints_for.type);
+    end if;
+    perform postrider.check_owner(endpoints_for.owner);
+    perform postrider.check_json('data', data);
+    return query
+    select e.id, e.name, e.url,
+           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end, e.labels
+      from postrider.route r
+      join postrider.endpoint e on e.subscription = r.subscription
+      join postrider.endpoint_health h on h.endpoint = e.id
+     where r.type = endpoints_for.type and r.owner = any (array['', endpoints_for.owner])
+       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
+            'type', endpoints_for.type, 'owner', endpoints_for.owner, 'subject', endpoints_for.subject), true))
+     order by e.id;
 end $$;
 
 
@@ -6941,6 +7002,18 @@ end $$;
 
 
 --
+-- Name: note_scope_failure(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_scope_failure(error text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    update postrider.scope_function f set failures = f.failures + 1, failed_at = clock_timestamp(), error = left(note_scope_failure.error, 1000)
+$$;
+
+
+--
 -- Name: note_success(postrider.endpoint_health); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9563,6 +9636,16 @@ end $_$;
 
 
 --
+-- Name: scope_name(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.scope_name() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select format('%I.%I', f.schema, f.name) from postrider.scope_function f $$;
+
+
+--
 -- Name: send_test(bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9622,6 +9705,50 @@ begin
         on conflict on constraint key_limit_pkey do update
        set most = excluded.most, starts = excluded.starts, per = excluded.per, changed_at = clock_timestamp();
     perform postrider.call_limits(queue, key);
+end $$;
+
+
+--
+-- Name: set_scope(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.set_scope(function text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    parts text[];
+    p pg_proc;
+begin
+    if set_scope.function is null then
+        delete from postrider.scope_function;
+        return;
+    end if;
+    begin
+        parts := parse_ident(set_scope.function);
+    exception when invalid_parameter_value then
+        null;
+    end;
+    if cardinality(parts) <> 2 is not false then
+        perform postrider.refuse('PR005', 'scope', format('%L is not the name of a function in a schema', left(set_scope.function, 200)),
+            'write it with its schema and without arguments, for example app.in_scope');
+    end if;
+    select x.* into p from pg_proc x join pg_namespace n on n.oid = x.pronamespace
+     where n.nspname = parts[1] and x.proname = parts[2] and oidvectortypes(x.proargtypes) = 'json, text, text, text, json';
+    if not found then
+        perform postrider.refuse('PR005', 'scope', format('there is no function %I.%I(json, text, text, text, json)', parts[1], parts[2]),
+            'create it with (labels json, owner text, type text, subject text, data json)');
+    elsif p.prokind <> 'f' or p.proretset or p.prorettype <> 'boolean'::regtype then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I does not return a boolean', parts[1], parts[2]),
+            'have it return true where the endpoint may have the event, and false where it may not');
+    elsif p.provolatile = 'v' then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I is volatile', parts[1], parts[2]),
+            'declare it stable, or immutable: it may read, and it writes nothing');
+    end if;
+    insert into postrider.scope_function as f (schema, name) values (parts[1], parts[2])
+    on conflict (one) do update
+       set schema = excluded.schema, name = excluded.name, declared_at = excluded.declared_at, failures = 0, failed_at = null, error = null
+     where (f.schema, f.name) is distinct from (excluded.schema, excluded.name);
 end $$;
 
 
@@ -11832,6 +11959,8 @@ CREATE FUNCTION postrider.webhook_figures() RETURNS TABLE(name text, unit text, 
       from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
               from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
      cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
+    union all
+    select 'postrider.webhook.scope_failures', '{delivery}', '', f.failures from postrider.scope_function f
      order by 1, 3
 $$;
 
@@ -11841,27 +11970,15 @@ $$;
 --
 
 CREATE FUNCTION postrider.who_would_get(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, name text, url text, state text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_column
-begin
-    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
-        perform postrider.refuse_type(who_would_get.type);
-    end if;
-    perform postrider.check_owner(who_would_get.owner);
-    perform postrider.check_json('data', data);
-    return query
-    select e.id, e.name, e.url,
-           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
-      from postrider.route r
-      join postrider.endpoint e on e.subscription = r.subscription
-      join postrider.endpoint_health h on h.endpoint = e.id
-     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
-       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
-            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
-     order by e.id;
-end $$;
+    select e.id, e.name, e.url, e.state
+      from postrider.endpoints_for(who_would_get.type, who_would_get.subject, who_would_get.data, who_would_get.owner) e
+     where (select s.inside from postrider.ask_scope(e.labels, who_would_get.owner, who_would_get.type, who_would_get.subject,
+                                                     who_would_get.data) s)
+     order by e.id
+$$;
 
 
 --
@@ -12290,6 +12407,24 @@ CREATE TABLE postrider.retention (
     CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
     CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
 );
+
+
+--
+-- Name: scope_function; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.scope_function (
+    one boolean DEFAULT true NOT NULL,
+    schema text NOT NULL,
+    name text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    error text,
+    CONSTRAINT a_failure_has_a_time_and_an_error CHECK ((((failed_at IS NULL) = (error IS NULL)) AND ((failed_at IS NULL) = (failures = 0)))),
+    CONSTRAINT there_is_one_scope_function CHECK (one)
+)
+WITH (fillfactor='50');
 
 
 --
@@ -12778,6 +12913,14 @@ ALTER TABLE ONLY postrider.route
 
 ALTER TABLE ONLY postrider.schedule
     ADD CONSTRAINT schedule_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: scope_function scope_function_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.scope_function
+    ADD CONSTRAINT scope_function_pkey PRIMARY KEY (one);
 
 
 --
@@ -13354,6 +13497,13 @@ REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text)
 
 
 --
+-- Name: FUNCTION ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION asked_subscription(filter json); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -13841,6 +13991,13 @@ REVOKE ALL ON FUNCTION postrider.endpoint_pace(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.endpoints(id bigint, owner text, after bigint, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoints_for(type text, subject text, data json, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) FROM PUBLIC;
 
 
 --
@@ -14516,6 +14673,13 @@ REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM 
 
 
 --
+-- Name: FUNCTION note_scope_failure(error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_scope_failure(error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_success(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -14999,6 +15163,13 @@ REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION scope_name(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.scope_name() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION send_test(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15017,6 +15188,13 @@ REVOKE ALL ON FUNCTION postrider.set_aside(event_seq bigint, subscription bigint
 --
 
 REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, starts integer, per interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION set_scope(function text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.set_scope(function text) FROM PUBLIC;
 
 
 --

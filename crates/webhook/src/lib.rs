@@ -36,7 +36,7 @@ pub use clock::Clock;
 pub use deliver::{Deliverer, KIND, QUEUE, kind, kind_spec, kinds};
 pub use endpoint::{
     Attempt, Created, Delivery, Disabled, Endpoint, EndpointChange, EndpointId, Endpoints, Figure, Health, IN_FLIGHT,
-    KeyKind, NewEndpoint, OVERLAP, Rotated, Rotation, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
+    KeyKind, NewEndpoint, OVERLAP, Rotated, Rotation, ScopeView, SecretView, TIMEOUT, TYPES_MAX, WouldGet,
 };
 pub use error::Error;
 pub use failure::{Class as FailureClass, Failure};

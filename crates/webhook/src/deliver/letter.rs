@@ -4,7 +4,7 @@ use postrider_contract::signature::{Secret, SigningKey, sign_v1, sign_v1a};
 use postrider_contract::{Event, Timestamp};
 
 use super::errand::{Errand, Trigger};
-use super::pg::Loaded;
+use super::pg::{Loaded, Narrowed};
 use crate::body::{BODY_BYTES_MAX, Content, Format, content, sha256};
 use crate::client::Post;
 use crate::endpoint::{EndpointId, KeyKind, headers_place, secret_place, signing_key};
@@ -22,6 +22,8 @@ pub(super) struct Letter {
     pub(super) max_attempts: i16,
     pub(super) steps: Option<Vec<Duration>>,
     pub(super) enabled_at: Timestamp,
+    /// The scope function is to be asked before it is sent.
+    pub(super) scoped: bool,
     pub(super) sha256: [u8; 32],
     pub(super) target: Target,
     extra: Headers,
@@ -38,8 +40,8 @@ pub(super) enum Unwritten {
     Never(&'static str),
     /// It was delivered already: what told of it was lost on the way.
     Delivered,
-    /// There is nobody any more to send it to.
-    Deleted,
+    /// It is not to be delivered, and nobody has failed: it ends as cancelled.
+    Cancelled(&'static str),
     /// The endpoint was disabled just now; whatever comes later is held before it is claimed.
     Held,
     /// Something is missing on our side; nothing is held against the endpoint.
@@ -70,7 +72,7 @@ pub(super) fn write(
     loaded: Option<Loaded>,
     (seal, now): (&Seal, Timestamp),
 ) -> Result<Letter, Unwritten> {
-    let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Deleted)?;
+    let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Cancelled("the endpoint was deleted"))?;
     if loaded.delivered {
         return Err(Unwritten::Delivered);
     }
@@ -110,6 +112,8 @@ pub(super) fn write(
         on_4xx: loaded.on_4xx,
         answer_contains: loaded.answer_contains,
         enabled_at: loaded.enabled_at,
+        // a test tells nothing of anybody
+        scoped: loaded.narrowed == Narrowed::ByFunction && errand.trigger != Trigger::Test,
         sha256: sha256(&body),
         target,
         extra,

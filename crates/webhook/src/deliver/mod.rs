@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use postrider::{Answer, BoxError, Class, Context, Fut, Handler, Job, Kind, KindSpec, Statement, Tx, Verdict};
 use sqlx::PgPool;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::client::{Client, Exchange};
 use crate::clock::Clock;
@@ -27,6 +27,7 @@ use crate::seal::Seal;
 use errand::Errand;
 use letter::{Letter, Unwritten};
 use outcome::{Ended, ended};
+use pg::Scope;
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -42,8 +43,10 @@ const HELD: Duration = Duration::from_mins(5);
 const DATABASE_BUSY: Duration = Duration::from_secs(10);
 /// What was claimed while its endpoint was disabled comes back so soon, and is held then before it is claimed.
 const DISABLED: Duration = Duration::from_secs(1);
-/// What a delivery ends as cancelled for that comes to its turn after its endpoint is gone.
-const DELETED: &str = "the endpoint was deleted";
+/// What is said of a delivery that the scope function keeps from its endpoint, and of one of which it fails to say anything: always the same, whoever
+/// reads it may be the endpoint's owner.
+const OUTSIDE: &str = "the event is not in the scope of the endpoint";
+const SCOPE_FAILED: &str = "whether the event is in the scope of the endpoint could not be said";
 /// How old a delivery may become by being put off. How long it is asked to wait is bounded by the judge; what was held for long may be put off.
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 
@@ -162,12 +165,27 @@ impl Deliverer {
             return Err(Unwritten::Never("the delivery belongs to no endpoint"));
         }
         let loaded = pg::load(&self.pool, job, &errand).await.map_err(Unwritten::Database)?;
-        let letter = letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now()));
-        if matches!(letter, Err(Unwritten::Deleted)) {
+        let letter = match letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now())) {
+            Ok(letter) if letter.scoped => self.in_scope(letter, job, &event.id.to_string()).await,
+            letter => letter,
+        };
+        if let Err(Unwritten::Cancelled(reason)) = letter {
             // what is to be cancelled ends so, although its handler refuses it
-            pg::cancel(&self.pool, job, DELETED).await.map_err(Unwritten::Database)?;
+            pg::cancel(&self.pool, job, reason).await.map_err(Unwritten::Database)?;
         }
         letter
+    }
+
+    /// Lets through what the scope function says yes of.
+    async fn in_scope(&self, letter: Letter, job: &Job, event: &str) -> Result<Letter, Unwritten> {
+        match pg::ask_scope(&self.pool, letter.endpoint, event).await.map_err(Unwritten::Database)? {
+            Scope::Inside => Ok(letter),
+            Scope::Outside => Err(Unwritten::Cancelled(OUTSIDE)),
+            Scope::Unknown(code) => {
+                error!(delivery.id = %job.id, "the scope function fails with {code}: delivery {} is given up", job.id);
+                Err(Unwritten::Never(SCOPE_FAILED))
+            }
+        }
     }
 
     /// Ends an attempt that sent nothing.
@@ -179,7 +197,7 @@ impl Deliverer {
             Unwritten::Delivered => ("skipped", "it was delivered already".to_owned(), Verdict::Complete),
             Unwritten::Held => ("postponed", "the endpoint is disabled".to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::Never(reason) => ("discarded", reason.to_owned(), Verdict::Discard(reason.to_owned())),
-            Unwritten::Deleted => ("skipped", DELETED.to_owned(), Verdict::Discard(DELETED.to_owned())),
+            Unwritten::Cancelled(reason) => ("skipped", reason.to_owned(), Verdict::Discard(reason.to_owned())),
             Unwritten::NotNow(reason) => {
                 warn!(delivery.id = %job.id, "delivery {} waits: {reason}", job.id);
                 ("postponed", reason, Verdict::Snooze(HELD))

@@ -18,8 +18,17 @@ const OPEN: Statement = statement!("sql/open.sql");
 const LOAD: Statement = statement!("sql/load.sql");
 const FINISH: Statement = statement!("sql/finish.sql");
 const CANCEL: Statement = statement!("sql/cancel.sql");
+const ASK_SCOPE: Statement = statement!("sql/ask_scope.sql");
+const NOTE_SCOPE_FAILURE: Statement = statement!("sql/note_scope_failure.sql");
 
-pub(super) const STATEMENTS: &[&Statement] = &[&OPEN, &LOAD, &FINISH, &CANCEL];
+pub(super) const STATEMENTS: &[&Statement] = &[&OPEN, &LOAD, &FINISH, &CANCEL, &ASK_SCOPE, &NOTE_SCOPE_FAILURE];
+
+/// Whether the application has declared a scope function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrowed {
+    No,
+    ByFunction,
+}
 
 /// An endpoint as a delivery needs it.
 pub(super) struct Loaded {
@@ -38,6 +47,7 @@ pub(super) struct Loaded {
     pub(super) enabled_at: Timestamp,
     /// There is nothing left to send.
     pub(super) delivered: bool,
+    pub(super) narrowed: Narrowed,
     pub(super) secrets: Vec<(Uuid, KeyKind, Sealed)>,
 }
 
@@ -100,6 +110,7 @@ pub(super) async fn load(pool: &PgPool, job: &Job, errand: &Errand) -> Result<Op
         headers,
         enabled_at: Timestamp::from_micros(first.int(16)?),
         delivered: first.text(17)? == "true",
+        narrowed: if first.text(18)? == "true" { Narrowed::ByFunction } else { Narrowed::No },
         secrets,
     }))
 }
@@ -154,4 +165,30 @@ pub(super) async fn cancel(pool: &PgPool, job: &Job, reason: &str) -> Result<(),
     let args = [Arg::Text(job.id.as_str()), Arg::Text(reason)];
     connection(pool).await?.run(&CANCEL, &args).await?;
     Ok(())
+}
+
+/// What the scope function says of an event and an endpoint.
+pub(super) enum Scope {
+    Inside,
+    Outside,
+    /// Nothing: it failed with this code.
+    Unknown(String),
+}
+
+/// Asks the scope function, with the rights of this pool's user; notes if it says nothing.
+pub(super) async fn ask_scope(pool: &PgPool, endpoint: EndpointId, event: &str) -> Result<Scope, Error> {
+    let mut connection = connection(pool).await?;
+    let rows = connection.run(&ASK_SCOPE, &[Arg::Int(endpoint.0), Arg::Text(event)]).await?;
+    let said = rows.first();
+    match said.and_then(|row| row.opt(0)) {
+        Some("true") => Ok(Scope::Inside),
+        Some(_) => Ok(Scope::Outside),
+        None => {
+            let error =
+                said.and_then(|row| row.opt(1)).unwrap_or("gone: the event or the endpoint is not there any more");
+            connection.run(&NOTE_SCOPE_FAILURE, &[Arg::Text(error)]).await?;
+            // the rest of it may have data of the event in it
+            Ok(Scope::Unknown(error.split(':').next().unwrap_or_default().to_owned()))
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub use new::{IN_FLIGHT, NewEndpoint, TIMEOUT, TYPES_MAX};
 pub(crate) use pg::{connection, headers_place, secret_place};
 pub(crate) use rotation::signing_key;
 pub use rotation::{KeyKind, OVERLAP, Rotated, Rotation, SecretView};
-pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Figure, Health, WouldGet};
+pub use view::{Attempt, Delivery, Disabled, Endpoint, EndpointId, Figure, Health, ScopeView, WouldGet};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -126,7 +126,7 @@ impl Endpoints {
         Ok(told.into_iter().next().map(view::Told::endpoint))
     }
 
-    /// Which endpoints would get an event if it were recorded now; asks, and sends nothing. `data` is JSON. A refusal names `type`, `owner` or
+    /// Which endpoints would get an event if it were recorded now, disabled ones among them; asks, and sends nothing. `data` is JSON. A refusal names `type`, `owner` or
     /// `data`.
     pub async fn who_would_get(
         &self,
@@ -137,6 +137,18 @@ impl Endpoints {
     ) -> Result<Vec<WouldGet>, Error> {
         postrider_contract::check_json("data", data)?;
         pg::who_would_get(&self.pool, [r#type, subject, data, owner]).await
+    }
+
+    /// Declares the function that is asked about each delivery before it is sent, by its name with its schema; `None` takes it away. Its signature is
+    /// `(labels json, owner text, type text, subject text, data json) returns boolean`: the labels of the endpoint and the rest of the event. Where it says
+    /// false nothing is delivered, and where it fails or says nothing neither. A refusal names `scope`.
+    pub async fn set_scope(&self, function: Option<&str>) -> Result<(), Error> {
+        pg::set_scope(&self.pool, function).await
+    }
+
+    /// The function that [`Endpoints::set_scope`] declared, and how it does.
+    pub async fn scope(&self) -> Result<Option<ScopeView>, Error> {
+        pg::scope(&self.pool).await
     }
 
     /// Stops deliveries to an endpoint: they are held until it is enabled again. False if there is nothing to disable.

@@ -6,7 +6,7 @@ use uuid::{Builder, Uuid};
 use super::rotation::{KeyKind, SecretView};
 use super::skew::{clock_note, clock_skew};
 use super::view::Told;
-use super::{Attempt, Delivery, EndpointId, Figure, NewEndpoint, WouldGet};
+use super::{Attempt, Delivery, EndpointId, Figure, NewEndpoint, ScopeView, WouldGet};
 use crate::deliver::KIND;
 use crate::dice;
 use crate::error::Error;
@@ -23,6 +23,8 @@ const DISABLE: Statement = statement!("sql/disable.sql");
 const RESUME: Statement = statement!("sql/resume.sql");
 const DELETE: Statement = statement!("sql/delete.sql");
 const WHO_WOULD_GET: Statement = statement!("sql/who_would_get.sql");
+const SET_SCOPE: Statement = statement!("sql/set_scope.sql");
+const SCOPE: Statement = statement!("sql/scope.sql");
 const ROTATE: Statement = statement!("sql/rotate.sql");
 const SECRETS: Statement = statement!("sql/secrets.sql");
 const DELIVERIES: Statement = statement!("sql/deliveries.sql");
@@ -39,6 +41,8 @@ pub(super) const STATEMENTS: &[&Statement] = &[
     &RESUME,
     &DELETE,
     &WHO_WOULD_GET,
+    &SET_SCOPE,
+    &SCOPE,
     &ROTATE,
     &SECRETS,
     &DELIVERIES,
@@ -180,6 +184,25 @@ pub(super) async fn who_would_get(pool: &PgPool, of: [&str; 4]) -> Result<Vec<Wo
         })
     };
     rows.iter().map(would).collect()
+}
+
+pub(super) async fn set_scope(pool: &PgPool, function: Option<&str>) -> Result<(), Error> {
+    connection(pool).await?.run(&SET_SCOPE, &[function.map_or(Arg::Null, Arg::Text)]).await?;
+    Ok(())
+}
+
+pub(super) async fn scope(pool: &PgPool) -> Result<Option<ScopeView>, Error> {
+    let rows = connection(pool).await?.run(&SCOPE, &[]).await?;
+    let view = |row: &Row| {
+        Ok(ScopeView {
+            function: row.text(0)?.to_owned(),
+            declared_at: moment(row, 1)?,
+            failures: row.int(2)?,
+            failed_at: row.opt(3).map(|_| moment(row, 3)).transpose()?,
+            error: row.opt(4).map(str::to_owned),
+        })
+    };
+    rows.first().map(view).transpose()
 }
 
 pub(super) async fn rotate(

@@ -180,8 +180,9 @@ fn order(policy: &str) -> Order {
 /// A number about endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Figure {
-    /// `postrider.webhook.endpoints` (those in a state), `postrider.webhook.held` (deliveries of disabled endpoints, counted up to 10 000) or
-    /// `postrider.webhook.attempts` (those of the last hour that had an outcome).
+    /// `postrider.webhook.endpoints` (those in a state), `postrider.webhook.held` (deliveries of disabled endpoints, counted up to 10 000),
+    /// `postrider.webhook.attempts` (those of the last hour that had an outcome) or, if there is a scope function, `postrider.webhook.scope_failures`
+    /// (deliveries of which it failed to say anything).
     pub name: String,
     /// What it counts, as OpenTelemetry writes units.
     pub unit: String,
@@ -189,6 +190,21 @@ pub struct Figure {
     pub attribute: String,
     /// How many.
     pub value: i64,
+}
+
+/// The function that is asked about each delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ScopeView {
+    /// Its name, with its schema.
+    pub function: String,
+    /// When it was declared.
+    pub declared_at: Timestamp,
+    /// Of how many deliveries it failed to say anything; they were given up.
+    pub failures: i64,
+    /// When it did last.
+    pub failed_at: Option<Timestamp>,
+    /// And with what: the SQLSTATE and the message, which may have data of the event in it.
+    pub error: Option<String>,
 }
 
 /// Who would get an event.

@@ -10,7 +10,8 @@ select e.id::text, e.url, e.format::text, e.timeout_ms::text, e.max_attempts::te
                    and a.started_at >= timestamptz 'epoch' + $3::bigint * interval '1 microsecond')
         or $4::text <> '' and exists (
             select from postrider.delivery_attempt a
-             where a.endpoint = e.id and a.event = nullif($4::text, '')::uuid and a.outcome = 'delivered'))::text
+             where a.endpoint = e.id and a.event = nullif($4::text, '')::uuid and a.outcome = 'delivered'))::text,
+       (exists (select from postrider.scope_function))::text
   from postrider.endpoint e
   left join postrider.endpoint_secret s
     on s.endpoint = e.id and s.valid_from <= clock_timestamp() and (s.valid_until is null or s.valid_until > clock_timestamp())
