@@ -293,6 +293,57 @@ async fn who_would_get_an_event_is_who_gets_it() {
 }
 
 #[tokio::test]
+async fn who_would_get_an_event_tells_of_those_that_are_disabled_or_failing_and_not_of_those_that_are_gone() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let mut ids = Vec::new();
+    for (name, owner, predicate) in [
+        ("enabled", "", None),
+        ("disabled", "acme", Some("$.total > 100")),
+        ("failing", "acme", None),
+        ("deleted", "acme", None),
+        ("other", "globex", None),
+    ] {
+        let new = NewEndpoint {
+            owner: owner.to_owned(),
+            predicate: predicate.map(str::to_owned),
+            ..NewEndpoint::new(name, sink.url(&format!("/{name}")), ["order.paid"])
+        };
+        ids.push(stage.create(new).await.0);
+    }
+    stage.endpoints.disable(ids[1], "moving house").await.unwrap();
+    sqlx::query("update postrider.endpoint_health set failing_since = clock_timestamp() where endpoint = $1")
+        .bind(ids[2].0)
+        .execute(stage.pool())
+        .await
+        .unwrap();
+    stage.endpoints.delete(ids[3]).await.unwrap();
+    let before =
+        stage.number("select (select count(*) from postrider.event) + (select count(*) from postrider.job)").await;
+    let mut told = Vec::new();
+    for total in [101, 100] {
+        let data = format!("{{\"total\": {total}}}");
+        let would = stage.endpoints.who_would_get("order.paid", "order/42", &data, "acme").await.unwrap();
+        told.push(
+            would
+                .into_iter()
+                .map(|w| format!("{} {} {}", w.name, w.state, w.url == sink.url(&format!("/{}", w.name))))
+                .collect::<Vec<_>>(),
+        );
+    }
+    let little = ["enabled enabled true", "failing failing true"];
+    assert_eq!(told, [&["enabled enabled true", "disabled disabled true", "failing failing true"][..], &little]);
+    let after =
+        stage.number("select (select count(*) from postrider.event) + (select count(*) from postrider.job)").await;
+    assert_eq!((after, sink.requests().len()), (before, 0), "it only asks");
+    // and so it is: what the disabled one would get is held for it
+    stage.record("order.paid", "acme", "{\"total\": 101}").await;
+    sink.wait_for(2, SOON).await;
+    stage.until_number("select count(*) from postrider.parked where key = 'limit:endpoint:2'", 1).await;
+    stage.until_number("select count(*) from postrider.job", before + 2).await;
+    stage.strike().await;
+}
+
+#[tokio::test]
 async fn c65_an_endpoint_has_so_many_in_flight_as_it_may_and_a_change_holds_for_the_next() {
     let each = Duration::from_millis(300);
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
