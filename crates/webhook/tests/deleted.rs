@@ -86,6 +86,7 @@ async fn f65_a_deletion_waits_for_none_of_the_deliveries() {
     assert!(tokio::time::timeout(SOON, stage.endpoints.delete(id)).await.unwrap().unwrap());
     held.rollback().await.unwrap();
     stage.until_number(LEFT, 0).await;
+    assert_eq!(stage.until("cancelled").await.attempts, 1);
     assert_eq!(sink.requests().len(), 0);
     stage.strike().await;
 }

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postrider::Timestamp;
+use postrider::inspect;
 use postrider_testkit::{Reply, Sink, until};
-use postrider_webhook::{EndpointId, NewEndpoint, NewReplay, Replay};
-use stage::Stage;
+use postrider_webhook::{EndpointChange, EndpointId, NewEndpoint, NewReplay, Replay, Seal};
+use stage::{GRACE, SEAL_KEY, SLOTS, Stage, deliver};
 use time::SOON;
 
 const DELIVERED: &str = "select count(*) from postrider.done where state = 2 and id in
@@ -179,6 +180,59 @@ async fn c61_a_replay_sends_what_a_time_lost_counted_before_and_nothing_that_was
     let seen = stage.endpoints.replays(id).await.unwrap();
     assert_eq!((seen.len(), seen[1].made, seen[1].state.as_str()), (2, 3, "done"));
     assert_eq!(stage.until("delivered").await.endpoint, id);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn f66_an_endpoint_stays_disabled_although_the_notice_fails_as_well_and_enable_and_a_replay_undo_it() {
+    let (stage, sink, notices) = (Stage::set().await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    let one = |name: &str, url: String, r#type: &str| NewEndpoint {
+        max_attempts: 2,
+        ..NewEndpoint::new(name, url, [r#type])
+    };
+    let (id, _) = stage.create(one("billing", sink.url("/in"), "order.*")).await;
+    stage.create(one("operators", notices.url("/in"), "postrider.**")).await;
+    notices.script(vec![Reply::Status(500); 9]);
+    sink.script([Reply::Status(410)]);
+    let mut events = BTreeSet::from([stage.record("order.paid", "", "{}").await]);
+    stage.until_number(GIVEN_UP, 2).await;
+    assert_eq!((sink.requests().len(), notices.requests().len()), (1, 2), "the notice was tried, and given up");
+    for _ in 0..3 {
+        events.insert(stage.record("order.paid", "", "{}").await);
+    }
+    stage.until_number("select count(*) from postrider.parked", 3).await;
+
+    // it is written down, whoever delivers next; and an operator who looks is told
+    let Stage { db, running, endpoints, .. } = stage;
+    running.stop(GRACE).await;
+    let (bus, running) = deliver(db.pool(), Seal::parse([SEAL_KEY]).unwrap(), SLOTS).await;
+    let stage = Stage { db, bus, running, endpoints };
+    events.insert(stage.record("order.paid", "", "{}").await);
+    stage.until_number("select count(*) from postrider.parked", 4).await;
+    let disabled = stage.endpoints.get(id).await.unwrap().unwrap().disabled.unwrap();
+    assert_eq!(disabled.reason, "the endpoint answered 410: it is gone");
+    let alerts = inspect::alerts(stage.pool()).await.unwrap();
+    assert!(
+        alerts.iter().any(|alert| alert.name == "endpoint_disabled" && alert.subject == "endpoint 1"),
+        "{alerts:?}"
+    );
+
+    // its owner gives it a place: what was held is sent, and what was given up is replayed
+    let moved = Sink::start().await.unwrap();
+    let change = EndpointChange { url: Some(moved.url("/in")), ..EndpointChange::default() };
+    stage.endpoints.update(id, change).await.unwrap().unwrap();
+    assert!(stage.endpoints.enable(id).await.unwrap());
+    stage.until_number(DELIVERED, 4).await;
+    let plan = stage.plan(id, &stage.until_now().await).await;
+    assert_eq!(plan.planned, 1);
+    assert!(stage.endpoints.start_replay(plan.id).await.unwrap());
+    stage.until_number(DELIVERED, 5).await;
+    let sent = Stage::sent(&moved);
+    assert_eq!(
+        (sent.keys().cloned().collect::<BTreeSet<_>>(), sent.values().sum::<usize>()),
+        (events, 5),
+        "each event once"
+    );
     stage.strike().await;
 }
 

@@ -1,9 +1,5 @@
 //! The function of the application that narrows who gets what: where it says no, says nothing, fails, is refused, and with whose rights it runs.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a failed helper is a failed test, and a test asks the database itself"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod stage;
 #[path = "stage/time.rs"]
@@ -259,7 +255,7 @@ async fn what_is_no_scope_function_is_refused_with_what_to_do() {
         ("app.volatile", "is volatile"),
     ] {
         let refused = stage.endpoints.set_scope(Some(name)).await.unwrap_err();
-        assert_eq!(refused.code().map(|code| code.as_str()), Some("PR005"), "{name}: {refused}");
+        assert_eq!(refused.code().map(postrider::Code::as_str), Some("PR005"), "{name}: {refused}");
         let refused = refused.to_string();
         assert!(refused.contains(" scope: ") && refused.contains(says), "{name}: {refused}");
         assert_eq!(stage.endpoints.scope().await.unwrap().unwrap().function, "app.in_scope");
