@@ -190,6 +190,7 @@ impl Deliverer {
 
     /// Ends an attempt that sent nothing.
     async fn put_off(&self, job: &Job, unwritten: Unwritten) -> Result<Verdict, BoxError> {
+        let end = if matches!(unwritten, Unwritten::Never(_)) { End::GivenUp } else { End::Nothing };
         let (word, reason, verdict) = match unwritten {
             // The row could not be finished either: it stays without an outcome, and nothing was sent.
             Unwritten::Database(e) if e.is_transient() => return Ok(Verdict::Snooze(DATABASE_BUSY)),
@@ -203,7 +204,6 @@ impl Deliverer {
                 ("postponed", reason, Verdict::Snooze(HELD))
             }
         };
-        let end = if word == "discarded" { End::GivenUp } else { End::Nothing };
         self.finish(job, Outcome { word, reason, exchange: None, sha256: None, asked: None, end }).await;
         Ok(verdict)
     }

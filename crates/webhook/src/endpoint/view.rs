@@ -148,7 +148,7 @@ pub struct Attempt {
     pub started_at: Timestamp,
     /// When its outcome was written.
     pub ended_at: Option<Timestamp>,
-    /// `delivered`, `failed`, `postponed` or `discarded`; `None` while it is unknown.
+    /// `delivered`, `failed`, `postponed`, `discarded` or `skipped` (there was nothing to send); `None` while it is unknown.
     pub outcome: Option<String>,
     /// What it came to, in words.
     pub reason: Option<String>,
