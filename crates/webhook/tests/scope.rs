@@ -94,6 +94,7 @@ async fn an_endpoint_gets_what_the_scope_function_says_yes_of_and_the_rest_ends_
     let skipped = attempts.iter().filter(|a| a.outcome.as_deref() == Some("skipped") && a.peer.is_none()).count();
     assert_eq!((skipped, attempts.len()), (4, 6));
     // nobody failed
+    assert_eq!(inspect::failures(stage.pool(), None, 9).await.unwrap(), []);
     assert_eq!(stage.number("select coalesce(sum(failed), 0)::bigint from postrider.endpoint_window").await, 0);
     assert_eq!(stage.number("select count(*) from postrider.event where type like 'postrider.%'").await, 0);
     // taken away, it narrows nothing

@@ -41,7 +41,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(90);
 /// When to look again while it is us who cannot deliver.
 const HELD: Duration = Duration::from_mins(5);
 const DATABASE_BUSY: Duration = Duration::from_secs(10);
-/// What was claimed while its endpoint was disabled comes back so soon, and is held then before it is claimed.
+/// What was claimed while its endpoint was disabled comes back so soon, and is held then before it is claimed; what is to be cancelled does not.
 const DISABLED: Duration = Duration::from_secs(1);
 /// What is said of a delivery that the scope function keeps from its endpoint, and of one of which it fails to say anything: always the same, whoever
 /// reads it may be the endpoint's owner.
@@ -170,7 +170,7 @@ impl Deliverer {
             letter => letter,
         };
         if let Err(Unwritten::Cancelled(reason)) = letter {
-            // what is to be cancelled ends so, although its handler refuses it
+            // and so it ends with this attempt
             pg::cancel(&self.pool, job, reason).await.map_err(Unwritten::Database)?;
         }
         letter
@@ -198,7 +198,8 @@ impl Deliverer {
             Unwritten::Delivered => ("skipped", "it was delivered already".to_owned(), Verdict::Complete),
             Unwritten::Held => ("postponed", "the endpoint is disabled".to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::Never(reason) => ("discarded", reason.to_owned(), Verdict::Discard(reason.to_owned())),
-            Unwritten::Cancelled(reason) => ("skipped", reason.to_owned(), Verdict::Discard(reason.to_owned())),
+            // it is to be cancelled, and ends so instead; a refusal would be counted as a failure
+            Unwritten::Cancelled(reason) => ("skipped", reason.to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::NotNow(reason) => {
                 warn!(delivery.id = %job.id, "delivery {} waits: {reason}", job.id);
                 ("postponed", reason, Verdict::Snooze(HELD))
