@@ -230,6 +230,7 @@ declare
     rescued int := 0;
     promoted int := 0;
     unparked int;
+    called boolean := false;
     n int;
     x record;
 begin
@@ -266,7 +267,7 @@ begin
         perform postrider.settle_left_over();
     end if;
     if exists (select from postrider.lane_call) or exists (select from postrider.lane l where l.due_at <= clock_timestamp()) then
-        perform postrider.settle_lanes_called();
+        called := postrider.settle_lanes_called();
     end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
@@ -292,7 +293,8 @@ begin
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
-                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
+                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1),
+                                           case when called then clock_timestamp() + interval '100 milliseconds' end) as at) d
                        where d.at is not null),
         'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
             array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);

@@ -36,12 +36,23 @@ create index lane_newest on postrider.lane (queue, key, gen);
 create index lane_due on postrider.lane (due_at) where due_at is not null;
 create index lane_stopped on postrider.lane (queue, key) where stopped_at is not null;
 
--- lanes that somebody is to look at: two who call one leave a row each, so that neither waits for the other
+-- lanes that somebody is to look at: two who call one leave a row each, so that neither waits for the other. low: without the lock nothing
+-- was parked below this one
 create table postrider.lane_call (
-    queue text not null,
-    key   text collate "C" not null
+    queue text   not null,
+    key   text collate "C" not null,
+    low   bigint not null default 0
 );
 create index lane_call_key on postrider.lane_call (queue, key);
+
+-- Has somebody who claims look at the lanes that were called; if nobody hears it, a beat does.
+create function postrider.wake_for_lanes() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if coalesce(current_setting('postrider.wake', true), '') <> 'off' and pg_notification_queue_usage() < 0.5 then
+        perform pg_notify('postrider_lane', '');
+    end if;
+end $$;
 
 -- limits and holds; key '' is every limit key of the queue that has no limit of its own
 create table postrider.key_limit (
@@ -100,6 +111,9 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     insert into postrider.lane_call (queue, key)
     select j.queue, k.key from (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key) where k.key is not null;
+    if found then
+        perform postrider.wake_for_lanes();
+    end if;
 end $$;
 
 -- Makes lanes that are not there, and with that locks them. Whom another one is making is not waited for long; none is made then.
@@ -121,8 +135,8 @@ exception when lock_not_available then
 end $$;
 
 -- Locks lanes, and makes those that are not there. Answers with those that it has; the others are somebody else's for longer than one
--- waits here, 20 ms.
-create function postrider.lock_lanes(queue text, keys text[]) returns text[]
+-- waits here, 20 ms if at all, or come before one that it has: two who have what the other one waits for would wait for nothing.
+create function postrider.lock_lanes(queue text, keys text[], waits boolean default true) returns text[]
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -141,10 +155,13 @@ begin
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
-        now_got := postrider.make_lanes(lock_lanes.queue, rest);
+        -- whoever finds one that is there need not try to make it, which waits for whoever changes it
+        now_got := postrider.make_lanes(lock_lanes.queue, array(
+            select r from unnest(rest) r
+             where waits or (select x.gen from postrider.lane x where x.queue = lock_lanes.queue and x.key = r order by x.gen desc limit 1) is null));
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
-        exit when rest = '{}';
+        exit when rest = '{}' or not waits or (select min(r) from unnest(rest) r) < (select max(g) from unnest(got) g);
         perform pg_sleep(0.002);
     end loop;
     return got;
@@ -192,11 +209,12 @@ end $$;
 create function postrider.call_limits(queue text, key text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-    insert into postrider.lane_call (queue, key)
-    select l.queue, l.key from postrider.lane l
+    insert into postrider.lane_call (queue, key, low)
+    select l.queue, l.key, 9223372036854775807 from postrider.lane l
      where l.queue = call_limits.queue and l.key like 'limit:%' and call_limits.key = ''
     union all
-    select call_limits.queue, 'limit:' || call_limits.key where call_limits.key <> '';
+    select call_limits.queue, 'limit:' || call_limits.key, 9223372036854775807 where call_limits.key <> '';
+    perform postrider.wake_for_lanes();
 end $$;
 
 -- The lanes of a queue in the order of their keys, after one, or one alone; all as text. head: the job that has the turn, or for which the

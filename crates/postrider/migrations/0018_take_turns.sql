@@ -144,38 +144,45 @@ begin
     return lined;
 end $$;
 
--- How many more of a limit key may start now, null for any number; and when to look again. The lane is locked, and this looks after that.
-create function postrider.room_of(lane_queue text, lane_key text, out free int, out again timestamptz, out per_from timestamptz)
+-- How many more of each limit key may start now, null for any number; and when to look again. The lanes are locked, and this looks after that.
+create function postrider.rooms_of(queue text, keys text[]) returns table (key text, free int, again timestamptz, per_from timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
 declare
-    of_key text := substr(lane_key, 7);
-    own postrider.key_limit;
-    other postrider.key_limit;
-    l record;
     now timestamptz := clock_timestamp();
 begin
-    select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
-    select * into other from postrider.key_limit x where x.queue = lane_queue and x.key = '';
-    if greatest(own.held_until, other.held_until) > now then
-        free := 0;
-        again := greatest(own.held_until, other.held_until);
-        return;
-    end if;
-    if own.most is null and own.starts is null then
-        own := other;
-    end if;
-    if own.most is not null then
-        free := greatest(0, own.most - (
-            select count(*) from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
-             where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
-    end if;
-    if own.starts is not null then
-        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
-        per_from := case when l.window_at + own.per > now then l.window_at else now end;
-        free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
-        again := per_from + own.per;
-    end if;
+    return query
+    with rule as materialized (
+        select k.key, substr(k.key, 7) as of_key, greatest(own.held_until, other.held_until) as held_until,
+               case when own.most is null and own.starts is null then other.most else own.most end as most,
+               case when own.most is null and own.starts is null then other.starts else own.starts end as starts,
+               case when own.most is null and own.starts is null then other.per else own.per end as per
+          from unnest(rooms_of.keys) k (key)
+          left join lateral (select * from postrider.key_limit x
+                              where x.queue = rooms_of.queue and x.key = substr(k.key, 7) offset 0) own on true
+          left join lateral (select * from postrider.key_limit x where x.queue = rooms_of.queue and x.key = '' offset 0) other on true
+    ), running as materialized (
+        select u.key, count(*)::int as n from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
+         where x.queue = rooms_of.queue and x.limit_keys is not null
+           and u.key = any (array(select r.of_key from rule r where r.most is not null)) and u.id = any (x.open)
+         group by u.key
+    ), timed as (
+        select r.*, l.window_at, l.used, case when l.window_at + r.per > now then l.window_at else now end as from_at
+          from rule r
+          left join lateral (select x.window_at, x.used from postrider.lane x where x.queue = rooms_of.queue and x.key = r.key
+                              order by x.gen desc limit 1) l on r.starts is not null
+    )
+    select t.key,
+           case when t.held_until > now then 0
+                else least(case when t.most is not null
+                                then greatest(0, t.most - coalesce((select n.n from running n where n.key = t.of_key), 0)) end,
+                           case when t.starts is not null
+                                then greatest(0, t.starts - case when t.from_at = t.window_at then t.used else 0 end) end) end,
+           case when t.held_until > now then t.held_until when t.starts is not null then t.from_at + t.per end,
+           case when t.held_until > now then null when t.starts is not null then t.from_at end
+      from timed t;
 end $$;
 
 -- Picks as postrider.claim does, where jobs with keys are among those that wait: answers with those that are to be leased. Jobs without
@@ -237,8 +244,11 @@ begin
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
                postrider.flags_of_waiting(a.flags), a.order_key
           from unnest(asking) a;
-        insert into postrider.lane_call (queue, key)
-        select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
+        insert into postrider.lane_call (queue, key, low)
+        select take_turns.queue, 'order:' || a.order_key, min(a.id) from unnest(asking) a where 'order:' || a.order_key <> all (got) group by 2;
+        if found then
+            perform postrider.wake_for_lanes();
+        end if;
         for k in
             select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
@@ -340,55 +350,57 @@ set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off 
 set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
-    limited text[];
+    keys text[];
     got text[];
-    k text;
-    ids bigint[];
+    x record;
     none bigint[] := '{}';
-    room record;
     few int;
 begin
     parked := false;
-    limited := array(
-        select 'limit:' || j.limit_key from unnest(going) g
-          join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
-    got := postrider.lock_lanes(take_room.queue, limited);
-    foreach k in array limited loop
-        ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id
-                      where j.limit_key = substr(k, 7) order by j.id);
-        if k <> all (got) then
-            none := none || ids;
-            insert into postrider.lane_call (queue, key) values (take_room.queue, k);
+    keys := array(
+        select 'limit:' || j.limit_key from unnest(going) with ordinality g
+          left join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id order by g.ordinality);
+    got := postrider.lock_lanes(take_room.queue, array(select distinct k from unnest(keys) k where k is not null order by 1));
+    for x in
+        with asked as materialized (
+            select keys[g.ordinality::int] as key, array_agg(g.id order by g.id) as ids, count(*)::int as n from unnest(going) with ordinality g
+             where keys[g.ordinality::int] is not null group by 1
+        )
+        select a.key, a.ids, a.n, r.free, r.again, r.per_from from asked a left join postrider.rooms_of(take_room.queue, got) r on r.key = a.key
+         order by a.key
+    loop
+        if x.key <> all (got) then
+            none := none || x.ids;
+            insert into postrider.lane_call (queue, key, low) values (take_room.queue, x.key, x.ids[1]);
+            perform postrider.wake_for_lanes();
             continue;
         end if;
-        select * into room from postrider.room_of(take_room.queue, k);
-        few := least(room.free, cardinality(ids));
-        if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
+        few := least(x.free, x.n);
+        if x.per_from is not null and coalesce(few, x.n) > 0 then
             update postrider.lane l
-               set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+               set used = coalesce(few, x.n) + case when l.window_at = x.per_from then l.used else 0 end,
+                   window_at = x.per_from, due_at = x.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1);
         end if;
-        if few < cardinality(ids) then
-            none := none || ids[few + 1:];
+        if few < x.n then
+            none := none || x.ids[few + 1:];
             update postrider.lane l
-               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+               set low_parked = least(l.low_parked, x.ids[few + 1]), due_at = coalesce(x.again, l.due_at),
                    changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
-        if room.free is null then
+        if x.free is null then
             delete from postrider.lane l
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1)
                and l.due_at is null
                and not exists (select from postrider.parked p
-                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
+                                where p.queue = take_room.queue and p.key = x.key and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
-           postrider.flags_of_waiting(g.flags), g.order_key
-      from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
+    select g.queue, keys[g.ordinality::int], g.id, g.id, g.priority, g.share, g.attempt, g.losses, postrider.flags_of_waiting(g.flags), g.order_key
+      from unnest(going) with ordinality g where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
 end $$;

@@ -91,25 +91,32 @@ begin
 end $$;
 
 -- Looks at lanes: takes the turn from whoever has given it up, lets the next one go, and those that have room. Lanes that are somebody
--- else's are called. from_start: what was parked without the lock may lie below the low-water marks.
-create function postrider.settle_lanes(queue text, keys text[], from_start boolean default false) returns void
+-- else's are called, and true is answered; waits: not at once. lows: without the lock nothing was parked below these.
+create function postrider.settle_lanes(queue text, keys text[], lows bigint[] default null, waits boolean default true) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
-    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
+    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys, settle_lanes.waits);
     k text;
     l postrider.lane;
+    room record;
     head postrider.ready;
     moved boolean := false;
+    called boolean;
 begin
-    insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
-    if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
-         where l.ctid = any (array(
-            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
-              from unnest(got) g (key)));
+    insert into postrider.lane_call (queue, key, low)
+    select settle_lanes.queue, x.key, coalesce(x.low, 9223372036854775807) from unnest(settle_lanes.keys, settle_lanes.lows) x (key, low)
+     where x.key <> all (got);
+    called := found;
+    if lows is not null then
+        update postrider.lane l
+           set low_parked = least(l.low_parked, c.low), low_ready = least(l.low_ready, c.low), cleared = least(l.cleared, c.low)
+          from (select x.low, (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = x.key
+                                order by y.gen desc limit 1) as place
+                  from unnest(settle_lanes.keys, settle_lanes.lows) x (key, low) where x.key = any (got) offset 0) c
+         where l.ctid = c.place and c.low < greatest(l.low_parked, l.low_ready, l.cleared);
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
@@ -117,19 +124,20 @@ begin
          where x.ctid = any (array(
             -- a look for each: joined, they would be planned as walks over the queue
             select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
-              from unnest(got) g (key) where g.key like 'order:%'))
-           and x.stopped_at is null and x.line is null
-           and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
+              from unnest(got) g (key)))
+           and x.stopped_at is null and x.line is null and x.window_at is null
+           and (x.key like 'limit:%'
+                or (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4))
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
                  order by p.pos limit 1) is null
         returning x.key
     )
     select array(select g from unnest(got) g where g <> all (array(select i.key from idle i))) into got;
+    for room in select * from postrider.rooms_of(settle_lanes.queue, array(select g from unnest(got) g where g like 'limit:%')) loop
+        moved := postrider.let_in(settle_lanes.queue, room.key, room.free, room.again, room.per_from) or moved;
+    end loop;
     foreach k in array got loop
-        if k like 'limit:%' then
-            moved := postrider.let_in(settle_lanes.queue, k) or moved;
-            continue;
-        end if;
+        continue when k like 'limit:%';
         select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
@@ -159,25 +167,24 @@ begin
     if moved then
         perform postrider.wake('postrider_job');
     end if;
+    return called;
 end $$;
 
--- Moves as many of a limit key as have room to where they can be claimed, which counts them again. The lane is locked.
-create function postrider.let_in(lane_queue text, lane_key text) returns boolean
+-- Moves as many of a limit key as have room, see postrider.rooms_of, to where they can be claimed, which counts them again. The lane is locked.
+create function postrider.let_in(lane_queue text, lane_key text, free int, again timestamptz, per_from timestamptz) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-    room record;
     l record;
     n int;
     lowest bigint;
 begin
     select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
-    select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x
              where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
-             order by x.pos limit least(room.free, 1000) for update skip locked))
+             order by x.pos limit least(let_in.free, 1000) for update skip locked))
         returning p.*
     ), again as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -186,12 +193,12 @@ begin
     select count(*) into n from again;
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
-    if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
+    if lowest is null and (let_in.per_from is null or let_in.per_from is distinct from l.window_at) then
         delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
            set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
-               due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
+               due_at = case when lowest is not null and n < coalesce(let_in.free, n + 1) then clock_timestamp() else let_in.again end
          where x.ctid = l.place;
     end if;
     return n > 0;
@@ -212,28 +219,37 @@ begin
          cross join lateral (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key)
          where k.key is not null group by j.queue order by j.queue
     loop
-        perform postrider.settle_lanes(x.queue, x.keys);
+        -- whoever has one is a claim, most of the time, and looks at what was called once it has ended
+        if postrider.settle_lanes(x.queue, x.keys, null, false) then
+            perform postrider.wake_for_lanes();
+        end if;
     end loop;
 end $$;
 
--- Looks at the lanes that were called, and at those whose time has come.
-create function postrider.settle_lanes_called() returns void
+-- Looks at the lanes that were called, and at those whose time has come. True if some of them are still somebody's.
+create function postrider.settle_lanes_called() returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     x record;
+    called boolean := false;
 begin
     for x in
         with taken as (
             delete from postrider.lane_call c where c.ctid = any (array(
-                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key
+                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key, c.low
+        ), called as (
+            select u.queue, u.key, min(u.low) as low from (
+                select * from taken
+                union all
+                select d.queue, d.key, 9223372036854775807 from (
+                    select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) u
+             group by u.queue, u.key
         )
-        select t.queue, array_agg(distinct t.key order by t.key) as keys from (
-            select * from taken
-            union all
-            select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
+        select t.queue, array_agg(t.key order by t.key) as keys, array_agg(t.low order by t.key) as lows from called t
          group by t.queue order by t.queue
     loop
-        perform postrider.settle_lanes(x.queue, x.keys, true);
+        called := postrider.settle_lanes(x.queue, x.keys, x.lows) or called;
     end loop;
+    return called;
 end $$;

@@ -140,32 +140,98 @@ begin
     return true;
 end $$;
 
--- Notes how an attempt ended, and what follows from it for its endpoint. asked_ms: the endpoint asked to be left alone for so long. gone: it
--- said that it is not there any more. given_up: the delivery was its last attempt.
+-- Finishes attempts as they are told, each once, and notes what follows for their endpoints. asked_ms: the endpoint asked to be left alone for so
+-- long. gone: it said that it is not there any more. given_up: the delivery was its last attempt. Answers by the number of each: ended; none, if
+-- no such attempt is open; busy, if its endpoint is in somebody's hands: nothing was done then, so that the others need not wait.
+create function postrider.finish_attempts(told json) returns table (n text, became text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+    -- one look for each, here and below: joined, all that ever was attempted might be walked
+    theirs bigint[] := array(
+        select distinct e.id from (
+            select (select d.endpoint from postrider.delivery_attempt d
+                     where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease) as id
+              from json_to_recordset(told) t (id bigint, lease bigint)) e
+         where e.id is not null order by 1);
+    busy bigint[];
+    ended postrider.delivery_attempt[] := '{}';
+    ns text[] := '{}';
+    asked bigint[] := '{}';
+    gone boolean[] := '{}';
+    given_up boolean[] := '{}';
+    t record;
+    a postrider.delivery_attempt;
+    e record;
+    i int;
+begin
+    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) order by h.endpoint for no key update skip locked);
+    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) and h.endpoint <> all (busy));
+    for t in
+        select * from json_to_recordset(told) t (n text, id bigint, lease bigint, outcome text, reason text, status smallint, failure text,
+               excerpt text, headers text, sha256 text, peer text, dns_us bigint, connect_us bigint, tls_us bigint, first_byte_us bigint,
+               total_us bigint, asked_ms bigint, gone boolean, given_up boolean)
+    loop
+        update postrider.delivery_attempt d
+           set ended_at = clock_timestamp(), outcome = t.outcome, reason = t.reason, status = t.status, failure = t.failure,
+               excerpt = t.excerpt, headers = t.headers::json, request_sha256 = decode(t.sha256, 'base64'), peer = t.peer,
+               dns_us = t.dns_us, connect_us = t.connect_us, tls_us = t.tls_us, first_byte_us = t.first_byte_us, total_us = t.total_us
+         where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease and d.ended_at is null
+           and coalesce(d.endpoint <> all (busy), true)
+        returning d.* into a;
+        if found then
+            ended := ended || a;
+            ns := ns || t.n;
+            asked := asked || t.asked_ms;
+            gone := gone || t.gone;
+            given_up := given_up || t.given_up;
+        end if;
+    end loop;
+    for e in
+        -- a test is about itself alone
+        select (ended[x.i]).endpoint as id, array_agg(x.i order by x.i) as which, bool_and((ended[x.i]).outcome = 'delivered') as well,
+               count(*) filter (where (ended[x.i]).outcome = 'delivered') as delivered,
+               count(*) filter (where (ended[x.i]).outcome = 'failed' or gone[x.i]) as failed
+          from generate_series(1, cardinality(ended)) x (i)
+         where (ended[x.i]).endpoint is not null and (ended[x.i]).trigger <> 'test' group by 1 order by 1
+    loop
+        if e.delivered + e.failed > 0 then
+            insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
+            values (e.id, to_timestamp(floor(extract(epoch from clock_timestamp()) / 300) * 300), e.delivered, e.failed)
+            on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
+        end if;
+        if not e.well or exists (
+            select from postrider.endpoint_health h where h.endpoint = e.id
+               and (h.silent_since is not null or h.failing_since is not null or h.in_flight is not null or h.pace_ms is not null)) then
+            foreach i in array e.which loop
+                perform postrider.note_attempt(ended[i], asked[i], gone[i], given_up[i]);
+            end loop;
+        end if;
+    end loop;
+    return query
+    select u.n, case when u.n = any (ns) then 'ended' when u.endpoint = any (busy) then 'busy' else 'none' end
+      from (select r.n, case when busy <> '{}' then (
+                       select d.endpoint from postrider.delivery_attempt d
+                        where d.class = (r.id & 3)::smallint and d.id = r.id and d.lease = r.lease) end as endpoint
+              from json_to_recordset(told) r (n text, id bigint, lease bigint)) u;
+end $$;
+
+-- Notes what follows for its endpoint from how an attempt ended, which is counted already; the row of endpoint_health is locked.
 create function postrider.note_attempt(a postrider.delivery_attempt, asked_ms bigint, gone boolean, given_up boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp
 set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    now timestamptz := clock_timestamp();
     h postrider.endpoint_health;
     of_type text;
 begin
-    -- a test is about itself alone
-    if a.endpoint is null or a.trigger = 'test' then
-        return;
-    end if;
-    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint for no key update;
+    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint;
     if not found then
         return;
     end if;
-    if a.outcome in ('delivered', 'failed') or gone then
-        insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
-        values (a.endpoint, to_timestamp(floor(extract(epoch from now) / 300) * 300), (a.outcome = 'delivered')::int,
-                (a.outcome <> 'delivered')::int)
-        on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
-    end if;
     if asked_ms > 0 then
-        perform postrider.cool_endpoint(a.endpoint, now + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
+        perform postrider.cool_endpoint(a.endpoint, clock_timestamp() + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
     end if;
     if given_up then
         select e.type into of_type from postrider.event e where e.seq = postrider.event_seq(a.event);

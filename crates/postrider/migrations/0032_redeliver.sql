@@ -281,3 +281,45 @@ end $$;
 create function postrider.replays(endpoint bigint) returns setof postrider.delivery_replay
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select * from postrider.delivery_replay r where r.endpoint = replays.endpoint order by r.id desc limit 100 $$;
+
+-- What deliveries need: for each endpoint that they go to and each secret of it that is valid now a row, or one without a secret; all as text.
+-- asked: an array of deliveries, each with its id, when it was due in microseconds, its subscription, else its endpoint, and its event if it is
+-- not to be sent when any delivery took that there. ids: those that go to this endpoint; taken: those of them that were delivered already.
+create function postrider.load_deliveries(asked json)
+returns table (endpoint text, url text, format text, timeout_ms text, max_attempts text, disabled text, deleted text, steps_ms text,
+               on_4xx text, answer_contains text, headers_key text, headers text, enabled_us text, ids text, taken text,
+               secret text, kind text, key_id text, sealed text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off set enable_material = off as $$
+#variable_conflict use_column
+begin
+    return query
+    with wanted as materialized (
+        select a.id, a.due_us, a.event,
+               coalesce((select x.id from postrider.endpoint x where x.subscription = a.subscription), a.endpoint) as endpoint
+          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid)
+    ), known as materialized (
+        select w.endpoint, json_agg(w.id::text) as ids, json_agg(w.id::text) filter (where t.taken) as taken
+          from wanted w
+         cross join lateral (
+            -- by its id alone: by the index of times, all that was attempted since might be walked
+            select exists (
+                select from (select a.outcome, a.started_at from postrider.delivery_attempt a
+                              where a.class = (w.id & 3)::smallint and a.id = w.id offset 0) a
+                 where a.outcome = 'delivered' and a.started_at >= timestamptz 'epoch' + w.due_us * interval '1 microsecond')
+                or w.event is not null and exists (
+                select from postrider.delivery_attempt a where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered')
+                as taken) t
+         group by w.endpoint
+    )
+    select e.id::text, e.url, e.format::text, e.timeout_ms::text, e.max_attempts::text, (e.disabled_at is not null)::text,
+           (e.deleted_at is not null)::text, array_to_json(e.steps_ms)::text, e.on_4xx, e.answer_contains, e.headers_key,
+           encode(e.headers, 'base64'), ((extract(epoch from e.enabled_at) * 1000000)::bigint)::text, k.ids::text, k.taken::text,
+           s.id::text, s.kind, s.key_id, encode(s.sealed, 'base64')
+      from known k
+      join postrider.endpoint e on e.id = k.endpoint
+      left join postrider.endpoint_secret s
+        on s.endpoint = e.id and s.valid_from <= clock_timestamp() and (s.valid_until is null or s.valid_until > clock_timestamp())
+     order by e.id, s.valid_from desc, s.id;
+end $$;

@@ -440,11 +440,6 @@ begin
                   postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
       from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
      where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
-    return query
-    select 'scope_function_fails', 'critical', format('function %I.%I', f.schema, f.name), f.failed_at,
-           format('the scope function %I.%I failed to say of %s deliveries whether they may be sent, last with %s: they are given up', f.schema, f.name,
-                  f.failures, split_part(f.error, ':', 1)), 'put it right, and redeliver what was discarded'
-      from postrider.scope_function f where f.failed_at > clock_timestamp() - interval '1 hour';
 end $$;
 
 
@@ -837,34 +832,6 @@ end $$;
 
 
 --
--- Name: ask_scope(json, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) RETURNS record
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
-declare
-    called text := postrider.scope_name();
-begin
-    if called is null then
-        inside := true;
-        return;
-    end if;
-    execute format('select %s($1, $2, $3, $4, $5)', called) into inside using labels, owner, type, subject, data;
-    if inside is null then
-        error := 'null: it said neither yes nor no';
-    end if;
-exception when others then
-    if left(sqlstate, 2) in ('08', '40', '53', '55', '57', '58') then
-        raise;
-    end if;
-    inside := null;
-    error := left(format('%s: %s', sqlstate, sqlerrm), 1000);
-end $_$;
-
-
---
 -- Name: subscription; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -1027,6 +994,9 @@ CREATE FUNCTION postrider.call_lanes(j postrider.job) RETURNS void
 begin
     insert into postrider.lane_call (queue, key)
     select j.queue, k.key from (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key) where k.key is not null;
+    if found then
+        perform postrider.wake_for_lanes();
+    end if;
 end $$;
 
 
@@ -1039,11 +1009,12 @@ CREATE FUNCTION postrider.call_limits(queue text, key text) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-    insert into postrider.lane_call (queue, key)
-    select l.queue, l.key from postrider.lane l
+    insert into postrider.lane_call (queue, key, low)
+    select l.queue, l.key, 9223372036854775807 from postrider.lane l
      where l.queue = call_limits.queue and l.key like 'limit:%' and call_limits.key = ''
     union all
-    select call_limits.queue, 'limit:' || call_limits.key where call_limits.key <> '';
+    select call_limits.queue, 'limit:' || call_limits.key, 9223372036854775807 where call_limits.key <> '';
+    perform postrider.wake_for_lanes();
 end $$;
 
 
@@ -3140,10 +3111,6 @@ begin
     if old is not null then
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
-    perform postrider.release_deleted(1000);
-    for pass in 1..10 loop
-        exit when postrider.tell_exhausted(1000) < 1000;
-    end loop;
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
@@ -3317,34 +3284,6 @@ begin
       left join postrider.key_limit l on l.queue = 'webhook' and l.key = postrider.endpoint_key(e.id)
      where e.deleted_at is null and e.id > endpoints.after and e.id = coalesce(endpoints.id, e.id) and e.owner = coalesce(endpoints.owner, e.owner)
      order by e.id limit endpoints.most;
-end $$;
-
-
---
--- Name: endpoints_for(text, text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) RETURNS TABLE(id bigint, name text, url text, state text, labels json)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-#variable_conflict use_column
-begin
-    if not exists (select from postrider.event_type t where t.name = endpoints_for.type) then
-        perform postrider.refuse_type(endpoints_for.type);
-    end if;
-    perform postrider.check_owner(endpoints_for.owner);
-    perform postrider.check_json('data', data);
-    return query
-    select e.id, e.name, e.url,
-           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end, e.labels
-      from postrider.route r
-      join postrider.endpoint e on e.subscription = r.subscription
-      join postrider.endpoint_health h on h.endpoint = e.id
-     where r.type = endpoints_for.type and r.owner = any (array['', endpoints_for.owner])
-       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
-            'type', endpoints_for.type, 'owner', endpoints_for.owner, 'subject', endpoints_for.subject), true))
-     order by e.id;
 end $$;
 
 
@@ -4517,6 +4456,92 @@ begin
     if special then
         perform postrider.after_special(finish.ids, alike);
     end if;
+end $$;
+
+
+--
+-- Name: finish_attempts(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.finish_attempts(told json) RETURNS TABLE(n text, became text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    -- one look for each, here and below: joined, all that ever was attempted might be walked
+    theirs bigint[] := array(
+        select distinct e.id from (
+            select (select d.endpoint from postrider.delivery_attempt d
+                     where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease) as id
+              from json_to_recordset(told) t (id bigint, lease bigint)) e
+         where e.id is not null order by 1);
+    busy bigint[];
+    ended postrider.delivery_attempt[] := '{}';
+    ns text[] := '{}';
+    asked bigint[] := '{}';
+    gone boolean[] := '{}';
+    given_up boolean[] := '{}';
+    t record;
+    a postrider.delivery_attempt;
+    e record;
+    i int;
+begin
+    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) order by h.endpoint for no key update skip locked);
+    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) and h.endpoint <> all (busy));
+    for t in
+        select * from json_to_recordset(told) t (n text, id bigint, lease bigint, outcome text, reason text, status smallint, failure text,
+               excerpt text, headers text, sha256 text, peer text, dns_us bigint, connect_us bigint, tls_us bigint, first_byte_us bigint,
+               total_us bigint, asked_ms bigint, gone boolean, given_up boolean)
+    loop
+        update postrider.delivery_attempt d
+           set ended_at = clock_timestamp(), outcome = t.outcome, reason = t.reason, status = t.status, failure = t.failure,
+               excerpt = t.excerpt, headers = t.headers::json, request_sha256 = decode(t.sha256, 'base64'), peer = t.peer,
+               dns_us = t.dns_us, connect_us = t.connect_us, tls_us = t.tls_us, first_byte_us = t.first_byte_us, total_us = t.total_us
+         where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease and d.ended_at is null
+           and coalesce(d.endpoint <> all (busy), true)
+        returning d.* into a;
+        if found then
+            ended := ended || a;
+            ns := ns || t.n;
+            asked := asked || t.asked_ms;
+            gone := gone || t.gone;
+            given_up := given_up || t.given_up;
+        end if;
+    end loop;
+    for e in
+        -- a test is about itself alone
+        select (ended[x.i]).endpoint as id, array_agg(x.i order by x.i) as which, bool_and((ended[x.i]).outcome = 'delivered') as well,
+               count(*) filter (where (ended[x.i]).outcome = 'delivered') as delivered,
+               count(*) filter (where (ended[x.i]).outcome = 'failed' or gone[x.i]) as failed
+          from generate_series(1, cardinality(ended)) x (i)
+         where (ended[x.i]).endpoint is not null and (ended[x.i]).trigger <> 'test' group by 1 order by 1
+    loop
+        if e.delivered + e.failed > 0 then
+            insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
+            values (e.id, to_timestamp(floor(extract(epoch from clock_timestamp()) / 300) * 300), e.delivered, e.failed)
+            on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
+        end if;
+        if not e.well or exists (
+            select from postrider.endpoint_health h where h.endpoint = e.id
+               and (h.silent_since is not null or h.failing_since is not null or h.in_flight is not null or h.pace_ms is not null)) then
+            foreach i in array e.which loop
+                perform postrider.note_attempt(ended[i], asked[i], gone[i], given_up[i]);
+            end loop;
+        end if;
+    end loop;
+    return query
+    select u.n, case when u.n = any (ns) then 'ended' when u.endpoint = any (busy) then 'busy' else 'none' end
+      from (select r.n, case when busy <> '{}' then (
+                       select d.endpoint from postrider.delivery_attempt d
+                        where d.class = (r.id & 3)::smallint and d.id = r.id and d.lease = r.lease) end as endpoint
+              from json_to_recordset(told) r (n text, id bigint, lease bigint)) u;
 end $$;
 
 
@@ -5837,10 +5862,10 @@ end $$;
 
 
 --
--- Name: let_in(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: let_in(text, text, integer, timestamp with time zone, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
+CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text, free integer, again timestamp with time zone, per_from timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -5849,18 +5874,16 @@ CREATE FUNCTION postrider.let_in(lane_queue text, lane_key text) RETURNS boolean
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    room record;
     l record;
     n int;
     lowest bigint;
 begin
     select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
-    select * into room from postrider.room_of(lane_queue, lane_key);
     with freed as (
         delete from postrider.parked p where p.ctid = any (array(
             select x.ctid from postrider.parked x
              where x.queue = lane_queue and x.key = lane_key and x.pos >= l.low_parked
-             order by x.pos limit least(room.free, 1000) for update skip locked))
+             order by x.pos limit least(let_in.free, 1000) for update skip locked))
         returning p.*
     ), again as (
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
@@ -5869,12 +5892,12 @@ begin
     select count(*) into n from again;
     select p.pos into lowest from postrider.parked p
      where p.queue = lane_queue and p.key = lane_key and p.pos >= l.low_parked order by p.pos limit 1;
-    if lowest is null and (room.per_from is null or room.per_from is distinct from l.window_at) then
+    if lowest is null and (let_in.per_from is null or let_in.per_from is distinct from l.window_at) then
         delete from postrider.lane x where x.ctid = l.place;
     else
         update postrider.lane x
            set low_parked = coalesce(lowest, x.low_parked), changes = (x.changes + 1) & 63, gen = x.gen + (x.changes = 63)::int,
-               due_at = case when lowest is not null and n < coalesce(room.free, n + 1) then clock_timestamp() else room.again end
+               due_at = case when lowest is not null and n < coalesce(let_in.free, n + 1) then clock_timestamp() else let_in.again end
          where x.ctid = l.place;
     end if;
     return n > 0;
@@ -6048,6 +6071,54 @@ end $$;
 
 
 --
+-- Name: load_deliveries(json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.load_deliveries(asked json) RETURNS TABLE(endpoint text, url text, format text, timeout_ms text, max_attempts text, disabled text, deleted text, steps_ms text, on_4xx text, answer_contains text, headers_key text, headers text, enabled_us text, ids text, taken text, secret text, kind text, key_id text, sealed text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with wanted as materialized (
+        select a.id, a.due_us, a.event,
+               coalesce((select x.id from postrider.endpoint x where x.subscription = a.subscription), a.endpoint) as endpoint
+          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid)
+    ), known as materialized (
+        select w.endpoint, json_agg(w.id::text) as ids, json_agg(w.id::text) filter (where t.taken) as taken
+          from wanted w
+         cross join lateral (
+            -- by its id alone: by the index of times, all that was attempted since might be walked
+            select exists (
+                select from (select a.outcome, a.started_at from postrider.delivery_attempt a
+                              where a.class = (w.id & 3)::smallint and a.id = w.id offset 0) a
+                 where a.outcome = 'delivered' and a.started_at >= timestamptz 'epoch' + w.due_us * interval '1 microsecond')
+                or w.event is not null and exists (
+                select from postrider.delivery_attempt a where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered')
+                as taken) t
+         group by w.endpoint
+    )
+    select e.id::text, e.url, e.format::text, e.timeout_ms::text, e.max_attempts::text, (e.disabled_at is not null)::text,
+           (e.deleted_at is not null)::text, array_to_json(e.steps_ms)::text, e.on_4xx, e.answer_contains, e.headers_key,
+           encode(e.headers, 'base64'), ((extract(epoch from e.enabled_at) * 1000000)::bigint)::text, k.ids::text, k.taken::text,
+           s.id::text, s.kind, s.key_id, encode(s.sealed, 'base64')
+      from known k
+      join postrider.endpoint e on e.id = k.endpoint
+      left join postrider.endpoint_secret s
+        on s.endpoint = e.id and s.valid_from <= clock_timestamp() and (s.valid_until is null or s.valid_until > clock_timestamp())
+     order by e.id, s.valid_from desc, s.id;
+end $$;
+
+
+--
 -- Name: lock_declarations(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -6075,10 +6146,10 @@ end $$;
 
 
 --
--- Name: lock_lanes(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: lock_lanes(text, text[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.lock_lanes(queue text, keys text[]) RETURNS text[]
+CREATE FUNCTION postrider.lock_lanes(queue text, keys text[], waits boolean DEFAULT true) RETURNS text[]
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -6103,10 +6174,13 @@ begin
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}';
-        now_got := postrider.make_lanes(lock_lanes.queue, rest);
+        -- whoever finds one that is there need not try to make it, which waits for whoever changes it
+        now_got := postrider.make_lanes(lock_lanes.queue, array(
+            select r from unnest(rest) r
+             where waits or (select x.gen from postrider.lane x where x.queue = lock_lanes.queue and x.key = r order by x.gen desc limit 1) is null));
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
-        exit when rest = '{}';
+        exit when rest = '{}' or not waits or (select min(r) from unnest(rest) r) < (select max(g) from unnest(got) g);
         perform pg_sleep(0.002);
     end loop;
     return got;
@@ -6784,26 +6858,15 @@ CREATE FUNCTION postrider.note_attempt(a postrider.delivery_attempt, asked_ms bi
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 declare
-    now timestamptz := clock_timestamp();
     h postrider.endpoint_health;
     of_type text;
 begin
-    -- a test is about itself alone
-    if a.endpoint is null or a.trigger = 'test' then
-        return;
-    end if;
-    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint for no key update;
+    select * into h from postrider.endpoint_health x where x.endpoint = a.endpoint;
     if not found then
         return;
     end if;
-    if a.outcome in ('delivered', 'failed') or gone then
-        insert into postrider.endpoint_window as w (endpoint, slot, delivered, failed)
-        values (a.endpoint, to_timestamp(floor(extract(epoch from now) / 300) * 300), (a.outcome = 'delivered')::int,
-                (a.outcome <> 'delivered')::int)
-        on conflict (endpoint, slot) do update set delivered = w.delivered + excluded.delivered, failed = w.failed + excluded.failed;
-    end if;
     if asked_ms > 0 then
-        perform postrider.cool_endpoint(a.endpoint, now + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
+        perform postrider.cool_endpoint(a.endpoint, clock_timestamp() + asked_ms * interval '1 millisecond', 'the endpoint asked to wait');
     end if;
     if given_up then
         select e.type into of_type from postrider.event e where e.seq = postrider.event_seq(a.event);
@@ -6999,18 +7062,6 @@ begin
              limit 1000 for update skip locked));
     end if;
 end $$;
-
-
---
--- Name: note_scope_failure(text); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.note_scope_failure(error text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-    update postrider.scope_function f set failures = f.failures + 1, failed_at = clock_timestamp(), error = left(note_scope_failure.error, 1000)
-$$;
 
 
 --
@@ -8632,30 +8683,6 @@ end $$;
 
 
 --
--- Name: release_deleted(integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.release_deleted(most integer) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-declare
-    x record;
-begin
-    for x in
-        select substr(l.key, 7) as order_key from postrider.lane l
-          join postrider.endpoint e on e.id = substring(l.key from '^order:webhook\.endpoint-([0-9]{1,18}):')::bigint
-         where l.queue = 'webhook' and l.stopped_at is not null and e.deleted_at is not null limit most
-    loop
-        perform postrider.act_on_lane('webhook', x.order_key, 'release');
-    end loop;
-end $$;
-
-
---
 -- Name: replace_waiting(bigint, json, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9210,45 +9237,53 @@ end $$;
 
 
 --
--- Name: room_of(text, text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: rooms_of(text, text[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) RETURNS record
+CREATE FUNCTION postrider.rooms_of(queue text, keys text[]) RETURNS TABLE(key text, free integer, again timestamp with time zone, per_from timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
+#variable_conflict use_column
 declare
-    of_key text := substr(lane_key, 7);
-    own postrider.key_limit;
-    other postrider.key_limit;
-    l record;
     now timestamptz := clock_timestamp();
 begin
-    select * into own from postrider.key_limit x where x.queue = lane_queue and x.key = of_key;
-    select * into other from postrider.key_limit x where x.queue = lane_queue and x.key = '';
-    if greatest(own.held_until, other.held_until) > now then
-        free := 0;
-        again := greatest(own.held_until, other.held_until);
-        return;
-    end if;
-    if own.most is null and own.starts is null then
-        own := other;
-    end if;
-    if own.most is not null then
-        free := greatest(0, own.most - (
-            select count(*) from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
-             where x.queue = lane_queue and x.limit_keys is not null and u.key = of_key and u.id = any (x.open)));
-    end if;
-    if own.starts is not null then
-        select x.*, x.ctid as place into l from postrider.lane x where x.queue = lane_queue and x.key = lane_key order by x.gen desc limit 1;
-        per_from := case when l.window_at + own.per > now then l.window_at else now end;
-        free := least(free, greatest(0, own.starts - case when per_from = l.window_at then l.used else 0 end));
-        again := per_from + own.per;
-    end if;
+    return query
+    with rule as materialized (
+        select k.key, substr(k.key, 7) as of_key, greatest(own.held_until, other.held_until) as held_until,
+               case when own.most is null and own.starts is null then other.most else own.most end as most,
+               case when own.most is null and own.starts is null then other.starts else own.starts end as starts,
+               case when own.most is null and own.starts is null then other.per else own.per end as per
+          from unnest(rooms_of.keys) k (key)
+          left join lateral (select * from postrider.key_limit x
+                              where x.queue = rooms_of.queue and x.key = substr(k.key, 7) offset 0) own on true
+          left join lateral (select * from postrider.key_limit x where x.queue = rooms_of.queue and x.key = '' offset 0) other on true
+    ), running as materialized (
+        select u.key, count(*)::int as n from postrider.lease x cross join unnest(x.ids, x.limit_keys) u (id, key)
+         where x.queue = rooms_of.queue and x.limit_keys is not null
+           and u.key = any (array(select r.of_key from rule r where r.most is not null)) and u.id = any (x.open)
+         group by u.key
+    ), timed as (
+        select r.*, l.window_at, l.used, case when l.window_at + r.per > now then l.window_at else now end as from_at
+          from rule r
+          left join lateral (select x.window_at, x.used from postrider.lane x where x.queue = rooms_of.queue and x.key = r.key
+                              order by x.gen desc limit 1) l on r.starts is not null
+    )
+    select t.key,
+           case when t.held_until > now then 0
+                else least(case when t.most is not null
+                                then greatest(0, t.most - coalesce((select n.n from running n where n.key = t.of_key), 0)) end,
+                           case when t.starts is not null
+                                then greatest(0, t.starts - case when t.from_at = t.window_at then t.used else 0 end) end) end,
+           case when t.held_until > now then t.held_until when t.starts is not null then t.from_at + t.per end,
+           case when t.held_until > now then null when t.starts is not null then t.from_at end
+      from timed t;
 end $$;
 
 
@@ -9636,16 +9671,6 @@ end $_$;
 
 
 --
--- Name: scope_name(); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.scope_name() RETURNS text
-    LANGUAGE sql STABLE SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$ select format('%I.%I', f.schema, f.name) from postrider.scope_function f $$;
-
-
---
 -- Name: send_test(bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9709,54 +9734,10 @@ end $$;
 
 
 --
--- Name: set_scope(text); Type: FUNCTION; Schema: postrider; Owner: -
+-- Name: settle_lanes(text, text[], bigint[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.set_scope(function text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    parts text[];
-    p pg_proc;
-begin
-    if set_scope.function is null then
-        delete from postrider.scope_function;
-        return;
-    end if;
-    begin
-        parts := parse_ident(set_scope.function);
-    exception when invalid_parameter_value then
-        null;
-    end;
-    if cardinality(parts) <> 2 is not false then
-        perform postrider.refuse('PR005', 'scope', format('%L is not the name of a function in a schema', left(set_scope.function, 200)),
-            'write it with its schema and without arguments, for example app.in_scope');
-    end if;
-    select x.* into p from pg_proc x join pg_namespace n on n.oid = x.pronamespace
-     where n.nspname = parts[1] and x.proname = parts[2] and oidvectortypes(x.proargtypes) = 'json, text, text, text, json';
-    if not found then
-        perform postrider.refuse('PR005', 'scope', format('there is no function %I.%I(json, text, text, text, json)', parts[1], parts[2]),
-            'create it with (labels json, owner text, type text, subject text, data json)');
-    elsif p.prokind <> 'f' or p.proretset or p.prorettype <> 'boolean'::regtype then
-        perform postrider.refuse('PR005', 'scope', format('%I.%I does not return a boolean', parts[1], parts[2]),
-            'have it return true where the endpoint may have the event, and false where it may not');
-    elsif p.provolatile = 'v' then
-        perform postrider.refuse('PR005', 'scope', format('%I.%I is volatile', parts[1], parts[2]),
-            'declare it stable, or immutable: it may read, and it writes nothing');
-    end if;
-    insert into postrider.scope_function as f (schema, name) values (parts[1], parts[2])
-    on conflict (one) do update
-       set schema = excluded.schema, name = excluded.name, declared_at = excluded.declared_at, failures = 0, failed_at = null, error = null
-     where (f.schema, f.name) is distinct from (excluded.schema, excluded.name);
-end $$;
-
-
---
--- Name: settle_lanes(text, text[], boolean); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boolean DEFAULT false) RETURNS void
+CREATE FUNCTION postrider.settle_lanes(queue text, keys text[], lows bigint[] DEFAULT NULL::bigint[], waits boolean DEFAULT true) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -9768,18 +9749,25 @@ CREATE FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boole
     AS $$
 #variable_conflict use_column
 declare
-    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys);
+    got text[] := postrider.lock_lanes(settle_lanes.queue, settle_lanes.keys, settle_lanes.waits);
     k text;
     l postrider.lane;
+    room record;
     head postrider.ready;
     moved boolean := false;
+    called boolean;
 begin
-    insert into postrider.lane_call (queue, key) select settle_lanes.queue, x from unnest(settle_lanes.keys) x where x <> all (got);
-    if from_start then
-        update postrider.lane l set low_parked = 0, low_ready = 0, cleared = 0
-         where l.ctid = any (array(
-            select (select x.ctid from postrider.lane x where x.queue = settle_lanes.queue and x.key = g.key order by x.gen desc limit 1)
-              from unnest(got) g (key)));
+    insert into postrider.lane_call (queue, key, low)
+    select settle_lanes.queue, x.key, coalesce(x.low, 9223372036854775807) from unnest(settle_lanes.keys, settle_lanes.lows) x (key, low)
+     where x.key <> all (got);
+    called := found;
+    if lows is not null then
+        update postrider.lane l
+           set low_parked = least(l.low_parked, c.low), low_ready = least(l.low_ready, c.low), cleared = least(l.cleared, c.low)
+          from (select x.low, (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = x.key
+                                order by y.gen desc limit 1) as place
+                  from unnest(settle_lanes.keys, settle_lanes.lows) x (key, low) where x.key = any (got) offset 0) c
+         where l.ctid = c.place and c.low < greatest(l.low_parked, l.low_ready, l.cleared);
     end if;
     with idle as (
         -- most keys have one job at a time: when it has ended, and stops nothing, there is nothing to look for
@@ -9787,19 +9775,20 @@ begin
          where x.ctid = any (array(
             -- a look for each: joined, they would be planned as walks over the queue
             select (select y.ctid from postrider.lane y where y.queue = settle_lanes.queue and y.key = g.key order by y.gen desc limit 1)
-              from unnest(got) g (key) where g.key like 'order:%'))
-           and x.stopped_at is null and x.line is null
-           and (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4)
+              from unnest(got) g (key)))
+           and x.stopped_at is null and x.line is null and x.window_at is null
+           and (x.key like 'limit:%'
+                or (select d.state from postrider.done d where d.class = (x.holder & 3)::smallint and d.id = x.holder) in (2, 4))
            and (select p.pos from postrider.parked p where p.queue = x.queue and p.key = x.key and p.pos >= x.low_parked
                  order by p.pos limit 1) is null
         returning x.key
     )
     select array(select g from unnest(got) g where g <> all (array(select i.key from idle i))) into got;
+    for room in select * from postrider.rooms_of(settle_lanes.queue, array(select g from unnest(got) g where g like 'limit:%')) loop
+        moved := postrider.let_in(settle_lanes.queue, room.key, room.free, room.again, room.per_from) or moved;
+    end loop;
     foreach k in array got loop
-        if k like 'limit:%' then
-            moved := postrider.let_in(settle_lanes.queue, k) or moved;
-            continue;
-        end if;
+        continue when k like 'limit:%';
         select * into l from postrider.lane x where x.queue = settle_lanes.queue and x.key = k order by x.gen desc limit 1;
         if l.holder is not null then
             perform postrider.judge_holder(l);
@@ -9829,6 +9818,7 @@ begin
     if moved then
         perform postrider.wake('postrider_job');
     end if;
+    return called;
 end $$;
 
 
@@ -9836,7 +9826,7 @@ end $$;
 -- Name: settle_lanes_called(); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
-CREATE FUNCTION postrider.settle_lanes_called() RETURNS void
+CREATE FUNCTION postrider.settle_lanes_called() RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -9845,20 +9835,26 @@ CREATE FUNCTION postrider.settle_lanes_called() RETURNS void
     AS $$
 declare
     x record;
+    called boolean := false;
 begin
     for x in
         with taken as (
             delete from postrider.lane_call c where c.ctid = any (array(
-                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key
+                select o.ctid from postrider.lane_call o limit 1000 for update skip locked)) returning c.queue, c.key, c.low
+        ), called as (
+            select u.queue, u.key, min(u.low) as low from (
+                select * from taken
+                union all
+                select d.queue, d.key, 9223372036854775807 from (
+                    select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) u
+             group by u.queue, u.key
         )
-        select t.queue, array_agg(distinct t.key order by t.key) as keys from (
-            select * from taken
-            union all
-            select * from (select l.queue, l.key from postrider.lane l where l.due_at <= clock_timestamp() order by l.due_at limit 1000) d) t
+        select t.queue, array_agg(t.key order by t.key) as keys, array_agg(t.low order by t.key) as lows from called t
          group by t.queue order by t.queue
     loop
-        perform postrider.settle_lanes(x.queue, x.keys, true);
+        called := postrider.settle_lanes(x.queue, x.keys, x.lows) or called;
     end loop;
+    return called;
 end $$;
 
 
@@ -9924,7 +9920,10 @@ begin
          cross join lateral (values ('order:' || j.order_key), ('limit:' || j.limit_key)) k (key)
          where k.key is not null group by j.queue order by j.queue
     loop
-        perform postrider.settle_lanes(x.queue, x.keys);
+        -- whoever has one is a claim, most of the time, and looks at what was called once it has ended
+        if postrider.settle_lanes(x.queue, x.keys, null, false) then
+            perform postrider.wake_for_lanes();
+        end if;
     end loop;
 end $$;
 
@@ -10459,55 +10458,57 @@ CREATE FUNCTION postrider.take_room(queue text, going postrider.ready[], OUT may
     AS $$
 #variable_conflict use_column
 declare
-    limited text[];
+    keys text[];
     got text[];
-    k text;
-    ids bigint[];
+    x record;
     none bigint[] := '{}';
-    room record;
     few int;
 begin
     parked := false;
-    limited := array(
-        select 'limit:' || j.limit_key from unnest(going) g
-          join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where j.limit_key is not null group by 1 order by 1);
-    got := postrider.lock_lanes(take_room.queue, limited);
-    foreach k in array limited loop
-        ids := array(select j.id from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id
-                      where j.limit_key = substr(k, 7) order by j.id);
-        if k <> all (got) then
-            none := none || ids;
-            insert into postrider.lane_call (queue, key) values (take_room.queue, k);
+    keys := array(
+        select 'limit:' || j.limit_key from unnest(going) with ordinality g
+          left join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id order by g.ordinality);
+    got := postrider.lock_lanes(take_room.queue, array(select distinct k from unnest(keys) k where k is not null order by 1));
+    for x in
+        with asked as materialized (
+            select keys[g.ordinality::int] as key, array_agg(g.id order by g.id) as ids, count(*)::int as n from unnest(going) with ordinality g
+             where keys[g.ordinality::int] is not null group by 1
+        )
+        select a.key, a.ids, a.n, r.free, r.again, r.per_from from asked a left join postrider.rooms_of(take_room.queue, got) r on r.key = a.key
+         order by a.key
+    loop
+        if x.key <> all (got) then
+            none := none || x.ids;
+            insert into postrider.lane_call (queue, key, low) values (take_room.queue, x.key, x.ids[1]);
+            perform postrider.wake_for_lanes();
             continue;
         end if;
-        select * into room from postrider.room_of(take_room.queue, k);
-        few := least(room.free, cardinality(ids));
-        if room.per_from is not null and coalesce(few, cardinality(ids)) > 0 then
+        few := least(x.free, x.n);
+        if x.per_from is not null and coalesce(few, x.n) > 0 then
             update postrider.lane l
-               set used = coalesce(few, cardinality(ids)) + case when l.window_at = room.per_from then l.used else 0 end,
-                   window_at = room.per_from, due_at = room.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+               set used = coalesce(few, x.n) + case when l.window_at = x.per_from then l.used else 0 end,
+                   window_at = x.per_from, due_at = x.again, changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1);
         end if;
-        if few < cardinality(ids) then
-            none := none || ids[few + 1:];
+        if few < x.n then
+            none := none || x.ids[few + 1:];
             update postrider.lane l
-               set low_parked = least(l.low_parked, ids[few + 1]), due_at = coalesce(room.again, l.due_at),
+               set low_parked = least(l.low_parked, x.ids[few + 1]), due_at = coalesce(x.again, l.due_at),
                    changes = (l.changes + 1) & 63, gen = l.gen + (l.changes = 63)::int
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1);
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1);
         end if;
         -- nothing waits, nothing is counted: whoever comes next makes it again
-        if room.free is null then
+        if x.free is null then
             delete from postrider.lane l
-             where l.ctid = (select x.ctid from postrider.lane x where x.queue = take_room.queue and x.key = k order by x.gen desc limit 1)
+             where l.ctid = (select y.ctid from postrider.lane y where y.queue = take_room.queue and y.key = x.key order by y.gen desc limit 1)
                and l.due_at is null
                and not exists (select from postrider.parked p
-                                where p.queue = take_room.queue and p.key = k and p.pos >= l.low_parked);
+                                where p.queue = take_room.queue and p.key = x.key and p.pos >= l.low_parked);
         end if;
     end loop;
     insert into postrider.parked (queue, key, pos, id, priority, share, attempt, losses, flags, order_key)
-    select g.queue, 'limit:' || j.limit_key, g.id, g.id, g.priority, g.share, g.attempt, g.losses,
-           postrider.flags_of_waiting(g.flags), g.order_key
-      from unnest(going) g join postrider.job j on j.class = (g.id & 3)::smallint and j.id = g.id where g.id = any (none);
+    select g.queue, keys[g.ordinality::int], g.id, g.id, g.priority, g.share, g.attempt, g.losses, postrider.flags_of_waiting(g.flags), g.order_key
+      from unnest(going) with ordinality g where g.id = any (none);
     parked := found;
     select array_agg(g) into may from unnest(going) g where g.id <> all (none);
 end $$;
@@ -10576,8 +10577,11 @@ begin
         select a.queue, 'order:' || a.order_key, a.id, a.id, a.priority, a.share, a.attempt, a.losses,
                postrider.flags_of_waiting(a.flags), a.order_key
           from unnest(asking) a;
-        insert into postrider.lane_call (queue, key)
-        select distinct take_turns.queue, 'order:' || a.order_key from unnest(asking) a where 'order:' || a.order_key <> all (got);
+        insert into postrider.lane_call (queue, key, low)
+        select take_turns.queue, 'order:' || a.order_key, min(a.id) from unnest(asking) a where 'order:' || a.order_key <> all (got) group by 2;
+        if found then
+            perform postrider.wake_for_lanes();
+        end if;
         for k in
             select 'order:' || a.order_key as key, min(a.id) as lowest, count(*) as n, count(*) over () as keys from unnest(asking) a
              where 'order:' || a.order_key = any (got) group by 1 order by 1
@@ -10711,60 +10715,6 @@ end $$;
 
 
 --
--- Name: tell_exhausted(integer); Type: FUNCTION; Schema: postrider; Owner: -
---
-
-CREATE FUNCTION postrider.tell_exhausted(most integer) RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET jit TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    AS $$
-declare
-    latest timestamptz := (select s.finished_at from postrider.end_seen s order by s.finished_at desc limit 1);
-    -- who ends a job commits at once
-    since timestamptz := coalesce(latest - interval '10 minutes', '-infinity');
-    ends postrider.done[];
-    x record;
-begin
-    delete from postrider.end_seen s where s.finished_at < since;
-    ends := array(
-        select d from postrider.done d
-         where d.class = 2 and d.state = 3 and d.finished_at >= since
-           and not exists (select from postrider.end_seen s where s.finished_at = d.finished_at and s.id = d.id)
-         order by d.finished_at, d.id limit most);
-    insert into postrider.end_seen (finished_at, id) select u.finished_at, u.id from unnest(ends) u;
-    for x in
-        select d.class, d.id, d.lease, d.attempt, d.reason, e.id as endpoint, v.id as event, v.type, a.outcome
-          from unnest(ends) d
-          join postrider.job j on j.class = d.class and j.id = d.id and j.kind = 'webhook.deliver'
-          join postrider.event v on v.seq = j.event_seq
-         cross join lateral (
-                select y.* from postrider.endpoint y where y.subscription = j.subscription
-                union all
-                select y.* from postrider.endpoint y where j.subscription is null and y.id = (j.args ->> 'endpoint')::bigint) e
-          left join postrider.delivery_attempt a on a.class = d.class and a.id = d.id and a.lease = d.lease
-         where e.deleted_at is null and a.trigger is distinct from 'test' and v.type not like 'postrider.%'
-           -- what was taken was not given up, and of some the attempt has told
-           and (a.outcome in ('delivered', 'discarded')
-                or a.outcome = 'failed' and a.attempt >= least(e.max_attempts, j.max_attempts)) is not true
-         order by d.finished_at, d.id
-    loop
-        update postrider.delivery_attempt a
-           set reason = left(x.reason, 900) || ': whether the request was taken is not known'
-         where a.class = x.class and a.id = x.id and a.lease = x.lease and a.outcome is null;
-        perform postrider.tell_endpoint('postrider.delivery.exhausted', x.endpoint, json_build_object('endpoint', x.endpoint,
-            'delivery', x.id::text, 'event', x.event, 'type', x.type, 'attempts', x.attempt, 'reason', left(x.reason, 1000)));
-    end loop;
-    return cardinality(ends);
-end $$;
-
-
---
 -- Name: tell_matched(timestamp with time zone, bigint[], text[], text[], bigint[]); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -10830,6 +10780,7 @@ declare
     rescued int := 0;
     promoted int := 0;
     unparked int;
+    called boolean := false;
     n int;
     x record;
 begin
@@ -10866,7 +10817,7 @@ begin
         perform postrider.settle_left_over();
     end if;
     if exists (select from postrider.lane_call) or exists (select from postrider.lane l where l.due_at <= clock_timestamp()) then
-        perform postrider.settle_lanes_called();
+        called := postrider.settle_lanes_called();
     end if;
     if handed_back + rescued + promoted + unparked > 0 then
         perform postrider.wake('postrider_job');
@@ -10892,7 +10843,8 @@ begin
         'event_number', (select last_value from postrider.event_number),
         'due_in_ms', (select greatest(0, ceil(extract(epoch from d.at - clock_timestamp()) * 1000))::bigint
                         from (select least((select y.run_at from postrider.later y order by y.run_at limit 1),
-                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1)) as at) d
+                                           (select l.due_at from postrider.lane l where l.due_at is not null order by l.due_at limit 1),
+                                           case when called then clock_timestamp() + interval '100 milliseconds' end) as at) d
                        where d.at is not null),
         'schedule_due_in_ms', case when exists (select from postrider.schedule) then postrider.schedule_due_in_ms(
             array(select json_array_elements_text(coalesce(report -> 'schedules', '[]')))) end);
@@ -11313,6 +11265,21 @@ begin
     perform setval(clock, now_ms);
     if pg_notification_queue_usage() < 0.5 then
         perform pg_notify(channel, '');
+    end if;
+end $$;
+
+
+--
+-- Name: wake_for_lanes(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.wake_for_lanes() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if coalesce(current_setting('postrider.wake', true), '') <> 'off' and pg_notification_queue_usage() < 0.5 then
+        perform pg_notify('postrider_lane', '');
     end if;
 end $$;
 
@@ -11959,8 +11926,6 @@ CREATE FUNCTION postrider.webhook_figures() RETURNS TABLE(name text, unit text, 
       from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
               from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
      cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
-    union all
-    select 'postrider.webhook.scope_failures', '{delivery}', '', f.failures from postrider.scope_function f
      order by 1, 3
 $$;
 
@@ -11970,15 +11935,27 @@ $$;
 --
 
 CREATE FUNCTION postrider.who_would_get(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, name text, url text, state text)
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-    select e.id, e.name, e.url, e.state
-      from postrider.endpoints_for(who_would_get.type, who_would_get.subject, who_would_get.data, who_would_get.owner) e
-     where (select s.inside from postrider.ask_scope(e.labels, who_would_get.owner, who_would_get.type, who_would_get.subject,
-                                                     who_would_get.data) s)
-     order by e.id
-$$;
+#variable_conflict use_column
+begin
+    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
+        perform postrider.refuse_type(who_would_get.type);
+    end if;
+    perform postrider.check_owner(who_would_get.owner);
+    perform postrider.check_json('data', data);
+    return query
+    select e.id, e.name, e.url,
+           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
+      from postrider.route r
+      join postrider.endpoint e on e.subscription = r.subscription
+      join postrider.endpoint_health h on h.endpoint = e.id
+     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
+       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
+            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
+     order by e.id;
+end $$;
 
 
 --
@@ -12113,16 +12090,6 @@ CREATE TABLE postrider.duty (
     told json,
     failing_since timestamp with time zone,
     error text
-);
-
-
---
--- Name: end_seen; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.end_seen (
-    finished_at timestamp with time zone NOT NULL,
-    id bigint NOT NULL
 );
 
 
@@ -12321,7 +12288,8 @@ CREATE TABLE postrider.joined_cuts (
 
 CREATE TABLE postrider.lane_call (
     queue text NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C"
+    key text NOT NULL COLLATE pg_catalog."C",
+    low bigint DEFAULT 0 NOT NULL
 );
 
 
@@ -12407,24 +12375,6 @@ CREATE TABLE postrider.retention (
     CONSTRAINT keep_is_a_second_to_ten_years CHECK (((keep >= '00:00:01'::interval) AND (keep <= '3660 days'::interval))),
     CONSTRAINT what_is_a_class_or_event CHECK ((what = ANY (ARRAY['short'::text, 'standard'::text, 'long'::text, 'event'::text])))
 );
-
-
---
--- Name: scope_function; Type: TABLE; Schema: postrider; Owner: -
---
-
-CREATE TABLE postrider.scope_function (
-    one boolean DEFAULT true NOT NULL,
-    schema text NOT NULL,
-    name text NOT NULL,
-    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    failures bigint DEFAULT 0 NOT NULL,
-    failed_at timestamp with time zone,
-    error text,
-    CONSTRAINT a_failure_has_a_time_and_an_error CHECK ((((failed_at IS NULL) = (error IS NULL)) AND ((failed_at IS NULL) = (failures = 0)))),
-    CONSTRAINT there_is_one_scope_function CHECK (one)
-)
-WITH (fillfactor='50');
 
 
 --
@@ -12617,14 +12567,6 @@ ALTER TABLE ONLY postrider.done
 
 ALTER TABLE ONLY postrider.duty
     ADD CONSTRAINT duty_pkey PRIMARY KEY (name);
-
-
---
--- Name: end_seen end_seen_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.end_seen
-    ADD CONSTRAINT end_seen_pkey PRIMARY KEY (finished_at, id);
 
 
 --
@@ -12916,14 +12858,6 @@ ALTER TABLE ONLY postrider.schedule
 
 
 --
--- Name: scope_function scope_function_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
---
-
-ALTER TABLE ONLY postrider.scope_function
-    ADD CONSTRAINT scope_function_pkey PRIMARY KEY (one);
-
-
---
 -- Name: stranger stranger_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -13100,13 +13034,6 @@ CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
 --
 
 CREATE INDEX event_delay_due ON postrider.event_delay USING btree (deliver_at, seq) WHERE (ended_at IS NULL);
-
-
---
--- Name: given_up; Type: INDEX; Schema: postrider; Owner: -
---
-
-CREATE INDEX given_up ON ONLY postrider.done USING btree (finished_at, id) WHERE (state = 3);
 
 
 --
@@ -13494,13 +13421,6 @@ REVOKE ALL ON FUNCTION postrider.apply_endpoint_limit(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) FROM PUBLIC;
 
 
 --
@@ -13994,13 +13914,6 @@ REVOKE ALL ON FUNCTION postrider.endpoints(id bigint, owner text, after bigint, 
 
 
 --
--- Name: FUNCTION endpoints_for(type text, subject text, data json, owner text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION enqueue(kind text, args json, queue text, priority integer, max_attempts integer, run_at timestamp with time zone, owner text, unique_mode text, unique_key text, unique_for interval, on_duplicate text, idempotency_key text, retry json, order_key text, order_policy text, limit_key text, tags text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -14159,6 +14072,13 @@ REVOKE ALL ON FUNCTION postrider.find_jobs(filter json, after bigint, upto bigin
 --
 
 REVOKE ALL ON FUNCTION postrider.finish(worker uuid, leases bigint[], ids bigint[], outcomes smallint[], delays_ms bigint[], reasons text[], outputs text[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION finish_attempts(told json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.finish_attempts(told json) FROM PUBLIC;
 
 
 --
@@ -14463,10 +14383,10 @@ REVOKE ALL ON FUNCTION postrider.leave(worker uuid) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION let_in(lane_queue text, lane_key text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION let_in(lane_queue text, lane_key text, free integer, again timestamp with time zone, per_from timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.let_in(lane_queue text, lane_key text, free integer, again timestamp with time zone, per_from timestamp with time zone) FROM PUBLIC;
 
 
 --
@@ -14491,6 +14411,13 @@ REVOKE ALL ON FUNCTION postrider.list_jobs(filter json, before bigint, most inte
 
 
 --
+-- Name: FUNCTION load_deliveries(asked json); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.load_deliveries(asked json) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION lock_declarations(); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -14505,10 +14432,10 @@ REVOKE ALL ON FUNCTION postrider.lock_endpoint(id bigint) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION lock_lanes(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION lock_lanes(queue text, keys text[], waits boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.lock_lanes(queue text, keys text[], waits boolean) FROM PUBLIC;
 
 
 --
@@ -14670,13 +14597,6 @@ REVOKE ALL ON FUNCTION postrider.note_known() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM PUBLIC;
-
-
---
--- Name: FUNCTION note_scope_failure(error text); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.note_scope_failure(error text) FROM PUBLIC;
 
 
 --
@@ -14988,13 +14908,6 @@ REVOKE ALL ON FUNCTION postrider.relay_due(last postrider.cut, how postrider.pas
 
 
 --
--- Name: FUNCTION release_deleted(most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.release_deleted(most integer) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION replace_waiting(id bigint, args json, run_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15093,10 +15006,10 @@ REVOKE ALL ON FUNCTION postrider.retry_poison() FROM PUBLIC;
 
 
 --
--- Name: FUNCTION room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION rooms_of(queue text, keys text[]); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.room_of(lane_queue text, lane_key text, OUT free integer, OUT again timestamp with time zone, OUT per_from timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.rooms_of(queue text, keys text[]) FROM PUBLIC;
 
 
 --
@@ -15163,13 +15076,6 @@ REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
 
 
 --
--- Name: FUNCTION scope_name(); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.scope_name() FROM PUBLIC;
-
-
---
 -- Name: FUNCTION send_test(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15191,17 +15097,10 @@ REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, s
 
 
 --
--- Name: FUNCTION set_scope(function text); Type: ACL; Schema: postrider; Owner: -
+-- Name: FUNCTION settle_lanes(queue text, keys text[], lows bigint[], waits boolean); Type: ACL; Schema: postrider; Owner: -
 --
 
-REVOKE ALL ON FUNCTION postrider.set_scope(function text) FROM PUBLIC;
-
-
---
--- Name: FUNCTION settle_lanes(queue text, keys text[], from_start boolean); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[], from_start boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.settle_lanes(queue text, keys text[], lows bigint[], waits boolean) FROM PUBLIC;
 
 
 --
@@ -15373,13 +15272,6 @@ REVOKE ALL ON FUNCTION postrider.tell_endpoint(type text, id bigint, says json) 
 
 
 --
--- Name: FUNCTION tell_exhausted(most integer); Type: ACL; Schema: postrider; Owner: -
---
-
-REVOKE ALL ON FUNCTION postrider.tell_exhausted(most integer) FROM PUBLIC;
-
-
---
 -- Name: FUNCTION tell_matched(at timestamp with time zone, seqs bigint[], types text[], owners text[], subscriptions bigint[]); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15468,6 +15360,13 @@ REVOKE ALL ON FUNCTION postrider.verify("from" timestamp with time zone, "to" ti
 --
 
 REVOKE ALL ON FUNCTION postrider.wake(channel text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION wake_for_lanes(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.wake_for_lanes() FROM PUBLIC;
 
 
 --

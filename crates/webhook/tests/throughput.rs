@@ -194,6 +194,12 @@ impl Scene {
         sum
     }
 
+    /// What everybody does once: connections, plans, code.
+    async fn warm_up(&self, fan_out: usize) {
+        self.paced((20, 2), fan_out).await;
+        self.receiver.came.lock().unwrap().clear();
+    }
+
     async fn end(self) {
         self.running.stop(Duration::ZERO).await;
     }
@@ -242,18 +248,23 @@ fn told(waits: &[Duration]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it measures time"]
-async fn how_many_deliveries_a_second_and_how_soon() {
+async fn how_soon_a_delivery_is_there() {
     for fan_out in [1, 5] {
         for rate in [50, 200, 1_000] {
             let scene = Scene::set(fan_out, 0).await;
-            scene.paced((20, 2), fan_out).await;
-            scene.receiver.came.lock().unwrap().clear();
+            scene.warm_up(fan_out).await;
             println!("{rate} events a second to {fan_out}: {}", told(&scene.paced((rate, 10), fan_out).await));
             scene.end().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures time"]
+async fn how_many_deliveries_a_second() {
+    for fan_out in [1, 5] {
         let scene = Scene::set(fan_out, 0).await;
-        scene.paced((20, 2), fan_out).await;
-        scene.receiver.came.lock().unwrap().clear();
+        scene.warm_up(fan_out).await;
         let (rate, server, own, wal) = scene.flat_out(10_000, fan_out).await;
         println!(
             "flat out to {fan_out}: {rate:.0} deliveries a second; for each thousand {server:.0} ms of Postgres's processors, {own:.0} ms of the \
@@ -262,11 +273,15 @@ async fn how_many_deliveries_a_second_and_how_soon() {
         scene.end().await;
     }
     println!("a bare client, flat out: {:.0} requests a second", bare(100_000).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures time"]
+async fn how_soon_it_is_there_beside_one_that_hangs() {
     for hanging in [0, 1] {
         let scene = Scene::set(10, hanging).await;
         let fan_out = 10 - hanging;
-        scene.paced((20, 2), fan_out).await;
-        scene.receiver.came.lock().unwrap().clear();
+        scene.warm_up(fan_out).await;
         println!("20 events a second to 10, of which {hanging} hang: {}", told(&scene.paced((20, 20), fan_out).await));
         scene.end().await;
     }

@@ -49,6 +49,15 @@ pub(crate) async fn run(
         if received == 0 {
             break;
         }
+        if received < BATCH_MOST && !last.is_cancelled() {
+            // what ends together is told together
+            tokio::task::yield_now().await;
+            while batch.len() < BATCH_MOST
+                && let Ok(outcome) = outcomes.try_recv()
+            {
+                batch.push(outcome);
+            }
+        }
         for outcome in batch.extract_if(.., |outcome| outcome.ended == Ended::Committed) {
             (flush.told)(&outcome, true);
         }

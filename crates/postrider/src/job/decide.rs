@@ -31,7 +31,7 @@ pub fn after_failure(retry: &Retry, attempt: i16, max_attempts: i16, dice: f64) 
     Next::Retry(wait.mul_f64(1.0 + 0.1 * dice.clamp(0.0, 1.0)))
 }
 
-const FIRST: Duration = Duration::from_millis(2);
+pub(crate) const FIRST: Duration = Duration::from_millis(2);
 const LAST: Duration = Duration::from_millis(512);
 
 /// How long to wait before the next look that finds nothing: growing after the last work, which covers a wake-up that was muted or

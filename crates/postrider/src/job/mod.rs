@@ -33,6 +33,7 @@ pub(crate) use task::{Claimer, Claims, run};
 
 pub(crate) const STATEMENTS: &[&Statement] = &[
     &pg::CLAIM,
+    &pg::SETTLE_CALLED,
     &pg::ENQUEUE,
     &pg::ENQUEUE_MANY,
     &act::CANCEL,

@@ -13,6 +13,7 @@ use crate::pg::{Arg, Pooler, Row, Statement, Tx, begin, has_session, run, tell_c
 use crate::port::{Enqueued, Job, NewJob, OnDuplicate};
 
 pub(super) const CLAIM: Statement = crate::statement!("sql/claim.sql");
+pub(super) const SETTLE_CALLED: Statement = crate::statement!("sql/settle_called.sql");
 pub(super) const ENQUEUE: Statement = crate::statement!("sql/enqueue.sql");
 pub(super) const ENQUEUE_MANY: Statement = crate::statement!("sql/enqueue_many.sql");
 
@@ -265,6 +266,12 @@ fn job(row: &PgRow, lease: i64, queue: &str) -> Result<Job, sqlx::Error> {
         queue: queue.to_owned(),
         event,
     })
+}
+
+/// Looks at the lanes that were called. True if some of them are still somebody's.
+pub(super) async fn settle_called(connection: &mut PgConnection) -> Result<bool, Error> {
+    let rows = connection.run(&SETTLE_CALLED, &[]).await?;
+    rows.first().map_or(Ok(false), |row| row.text(0).map(|called| called == "true"))
 }
 
 /// How long a claim that failed for a passing reason waits for its next try.

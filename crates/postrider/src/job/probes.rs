@@ -6,6 +6,9 @@ const PRIORITIES: [i16; 4] = [1, 2, 3, 4];
 const SHARES: i16 = 64;
 /// Every so many claims the lowest priority goes first, so that it is not starved for ever.
 const AGING: u32 = 16;
+/// A place that has brought work is looked at by each of so many claims after that; of the others, each claim looks at one in `TURN`.
+const WARM: u32 = 64;
+const TURN: i64 = 8;
 const FULL_SCAN_PAUSE: Duration = Duration::from_millis(20);
 /// A full scan may take this share of the time.
 const FULL_SCAN_SHARE: u32 = 20;
@@ -23,7 +26,8 @@ type Low = BTreeMap<(i16, i16), i64>;
 /// positions are only an optimisation: wrong ones cost time, never a job.
 ///
 /// In a fair queue the shares of a priority are a ring, and each claim begins behind the share that was served first by the last one: so
-/// those that hold work are served in turn, whoever has how much.
+/// those that hold work are served in turn, whoever has how much. Most shares hold nothing: between two full scans a claim looks at those that
+/// brought work of late, and at the others by turns.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     fair: bool,
@@ -32,6 +36,8 @@ pub(super) struct Probes {
     low_turned: Low,
     /// Of each priority, the share that was served first by the last claim.
     served: BTreeMap<i16, i16>,
+    /// In a fair queue, which claim last brought work from there.
+    warm: BTreeMap<(i16, i16), u32>,
     claims: u32,
     full_due: bool,
     next_full: Duration,
@@ -73,8 +79,13 @@ impl Probes {
         if self.claims.is_multiple_of(AGING) {
             order.rotate_right(1);
         }
-        let places: Vec<(i16, i16)> =
+        let mut places: Vec<(i16, i16)> =
             order.iter().flat_map(|&priority| self.ring(priority).map(move |share| (priority, share))).collect();
+        if self.fair && !full {
+            let (now, turn) = (self.claims, i64::from(self.claims) % TURN);
+            self.warm.retain(|_, claim| now.wrapping_sub(*claim) <= WARM);
+            places.retain(|place| i64::from(place.1) % TURN == turn || self.warm.contains_key(place));
+        }
         let positions = |low: &Low| {
             places.iter().map(|place| if full { 0 } else { low.get(place).copied().unwrap_or(0) }).collect()
         };
@@ -109,6 +120,7 @@ impl Probes {
         raise(&mut self.low, got);
         raise(&mut self.low_turned, turned);
         if self.fair {
+            self.warm.extend(got.iter().chain(turned).map(|(place, _)| (*place, self.claims)));
             let brought = |place: &(i16, i16)| got.iter().chain(turned).any(|(at, _)| at == place);
             let places: Vec<(i16, i16)> = probe.priorities.iter().copied().zip(probe.shares.iter().copied()).collect();
             for (priority, share) in places.into_iter().rev().filter(brought) {
@@ -215,7 +227,6 @@ mod tests {
         let mut served = Vec::new();
         for n in 0..6 {
             let probe = probes.next(MS(1_000 * n));
-            assert_eq!(probe.priorities.len(), 256);
             // one slot: the first share that has work
             let places = probe.priorities.iter().zip(&probe.shares);
             let first = places.into_iter().find(|(_, share)| waiting.contains(share)).unwrap();
@@ -224,5 +235,27 @@ mod tests {
             probes.learn(&probe, look(1, &[((*first.0, *first.1), position)], 1_000 * n, 1_000 * n));
         }
         assert_eq!(served, vec![5, 40, 5, 40, 5, 40]);
+    }
+
+    #[test]
+    fn a_claim_of_a_fair_queue_looks_where_work_was_and_everywhere_within_eight_claims() {
+        let mut probes = Probes::new(true);
+        let full = probes.next(MS(0));
+        assert_eq!((full.full, full.priorities.len()), (true, 256));
+        probes.learn(&full, look(1, &[((2, 5), 10)], 0, 1));
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 2..10 {
+            let probe = probes.next(MS(n));
+            let places: Vec<(i16, i16)> = probe.priorities.into_iter().zip(probe.shares).collect();
+            assert!(!probe.full && places.contains(&(2, 5)) && places.len() <= 33, "{}", places.len());
+            seen.extend(places);
+        }
+        assert_eq!(seen.len(), 256);
+        // so many claims later it is one of many
+        let looks = (0..100).filter(|_| {
+            let probe = probes.next(MS(10));
+            probe.priorities.iter().zip(&probe.shares).any(|place| place == (&2, &5))
+        });
+        assert_eq!(looks.count(), 57 + 5);
     }
 }

@@ -18,6 +18,9 @@ const BATCH_MOST: usize = 200;
 /// How long freed slots are gathered before the next claim of a busy queue.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How often a claimer looks for lanes that are somebody's before it leaves them to a beat.
+const HELD_MOST: u32 = 5;
+
 /// What a claimer hands its jobs to.
 pub(crate) trait Claims: Send + Sync {
     fn dispatch(self: Arc<Self>, line: Line);
@@ -59,6 +62,8 @@ struct State {
     quiet: u32,
     /// Failures in a row.
     errors: u32,
+    /// How often in a row lanes that were called were somebody's.
+    held: u32,
     /// The last claim brought all that it asked for.
     busy: bool,
     pace: Arc<Pace>,
@@ -91,6 +96,9 @@ impl Claimer {
         mut slots: OwnedSemaphorePermit,
         sink: &Arc<dyn Claims>,
     ) -> Option<Duration> {
+        if self.wake.is_called() {
+            self.settle_called(state, link).await;
+        }
         let asked = slots.num_permits();
         let started = self.clock.monotonic();
         let probe = state.probes.next(started);
@@ -122,8 +130,11 @@ impl Claimer {
                         Arc::clone(sink).dispatch(Line { jobs, slot, pace: Arc::clone(&state.pace) });
                     }
                 }
-                if got.more || !all {
+                if got.more || state.busy || !all && state.quiet > 0 {
                     Some(Duration::ZERO)
+                } else if !all {
+                    // it brought all that it saw: what comes meanwhile is brought along with what it may have missed
+                    Some(decide::FIRST)
                 } else {
                     decide::pause(state.quiet, (!self.wake.listens()).then_some(self.wake.poll))
                 }
@@ -137,6 +148,22 @@ impl Claimer {
                 state.errors += 1;
                 Some(pg::pause_after_error(state.errors))
             }
+        }
+    }
+}
+
+impl Claimer {
+    /// Looks at the lanes that were called; a few times more if somebody has them, then a beat does.
+    async fn settle_called(&self, state: &mut State, link: &mut Link) {
+        let called = link.run(&pg::SETTLE_CALLED, |mut connection| async {
+            let called = pg::settle_called(&mut connection).await;
+            (connection, called)
+        });
+        // what it could not be done for now, a beat does
+        let called = called.await.unwrap_or(false);
+        state.held = if called { state.held + 1 } else { 0 };
+        if called && state.held < HELD_MOST {
+            self.wake.call();
         }
     }
 }

@@ -23,6 +23,8 @@ const ECHO: Duration = Duration::from_secs(5);
 pub(crate) struct Wake {
     pub(crate) relay: Notify,
     pub(crate) jobs: Vec<Arc<Notify>>,
+    /// Lanes were called: one of those who claim is to look at them.
+    called: AtomicBool,
     /// How often who hears nothing looks.
     pub(crate) poll: Duration,
     pub(crate) ear: Ear,
@@ -32,7 +34,7 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub(crate) fn new(jobs: Vec<Arc<Notify>>, poll: Duration, ear: Ear) -> Self {
-        Self { relay: Notify::new(), jobs, poll, ear, listening: AtomicBool::new(false) }
+        Self { relay: Notify::new(), jobs, called: AtomicBool::new(false), poll, ear, listening: AtomicBool::new(false) }
     }
 
     pub(crate) fn listens(&self) -> bool {
@@ -43,6 +45,17 @@ impl Wake {
         for queue in &self.jobs {
             queue.notify_one();
         }
+    }
+
+    /// Has one of those who claim look at the lanes that were called.
+    pub(crate) fn call(&self) {
+        self.called.store(true, Ordering::Relaxed);
+        self.jobs();
+    }
+
+    /// Whether somebody is to look at lanes: whoever asks does. Who hears nothing looks always.
+    pub(crate) fn is_called(&self) -> bool {
+        self.called.swap(false, Ordering::Relaxed) || !self.listens()
     }
 
     fn all(&self) {
@@ -127,13 +140,14 @@ async fn once(options: &PgConnectOptions, wake: &Wake) -> Result<(), sqlx::Error
     let mut listener = PgListener::connect_with(&pool).await?;
     // a lost connection must be seen here, so that everybody looks again after it
     listener.eager_reconnect(false);
-    listener.listen_all(["postrider_event", "postrider_job", &wake.ear.channel]).await?;
+    listener.listen_all(["postrider_event", "postrider_job", "postrider_lane", &wake.ear.channel]).await?;
     wake.listening.store(true, Ordering::Relaxed);
     wake.all();
     while let Some(notification) = next(&mut listener, &wake.ear).await? {
         match notification.channel() {
             "postrider_event" => wake.relay.notify_one(),
             "postrider_job" => wake.jobs(),
+            "postrider_lane" => wake.call(),
             _ => {}
         }
     }

@@ -1,10 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_contract::signature::{Secret, SigningKey, sign_v1, sign_v1a};
 use postrider_contract::{Event, Timestamp};
 
 use super::errand::{Errand, Trigger};
-use super::pg::{Loaded, Narrowed};
+use super::pg::{Addressee, Loaded};
 use crate::body::{BODY_BYTES_MAX, Content, Format, content, sha256};
 use crate::client::Post;
 use crate::endpoint::{EndpointId, KeyKind, headers_place, secret_place, signing_key};
@@ -46,8 +47,10 @@ pub(super) enum Unwritten {
     Held,
     /// Something is missing on our side; nothing is held against the endpoint.
     NotNow(String),
-    /// The database.
-    Database(Error),
+    /// The database, as everybody who asked with this one learns.
+    Database(Arc<Error>),
+    /// Nobody answered: the process stops.
+    Unanswered,
 }
 
 impl Letter {
@@ -72,18 +75,20 @@ pub(super) fn write(
     loaded: Option<Loaded>,
     (seal, now): (&Seal, Timestamp),
 ) -> Result<Letter, Unwritten> {
-    let loaded = loaded.filter(|loaded| !loaded.deleted).ok_or(Unwritten::Cancelled("the endpoint was deleted"))?;
-    if loaded.delivered {
+    let Some(Loaded { to, delivered }) = loaded.filter(|loaded| !loaded.to.deleted) else {
+        return Err(Unwritten::Cancelled("the endpoint was deleted"));
+    };
+    if delivered {
         return Err(Unwritten::Delivered);
     }
     // a test is how an owner finds out whether to enable it
-    if loaded.disabled && errand.trigger != Trigger::Test {
+    if to.disabled && errand.trigger != Trigger::Test {
         return Err(Unwritten::Held);
     }
-    let target = Target::parse(&loaded.url).map_err(|_| Unwritten::Never("the endpoint's url is not allowed"))?;
-    let (secrets, keys) = secrets(&loaded, seal)?;
-    let format = Format::of(loaded.format)
-        .ok_or_else(|| Unwritten::NotNow(format!("this program does not know format {} of the body", loaded.format)))?;
+    let target = Target::parse(&to.url).map_err(|_| Unwritten::Never("the endpoint's url is not allowed"))?;
+    let (secrets, keys) = secrets(&to, seal)?;
+    let format = Format::of(to.format)
+        .ok_or_else(|| Unwritten::NotNow(format!("this program does not know format {} of the body", to.format)))?;
     let Content { headers: described, body } = content(event, format);
     if body.len() > BODY_BYTES_MAX {
         return Err(Unwritten::Never("the body is larger than 262144 bytes, the limit of a webhook"));
@@ -92,7 +97,7 @@ pub(super) fn write(
     let v1 = Some(sign_v1(&secrets, &id, timestamp, &body)).filter(|signature| !signature.is_empty());
     let v1a = keys.iter().map(|key| sign_v1a(key, &id, timestamp, &body));
     let signature = v1.into_iter().chain(v1a).collect::<Vec<_>>().join(" ");
-    let extra = own_headers(&loaded, seal)?;
+    let extra = own_headers(&to, seal)?;
     let mut headers = Vec::with_capacity(described.len() + 6);
     // the trace goes on at the receiver; not signed, like every header but those of the signature
     headers.extend(event.traceparent.clone().map(|trace| ("traceparent", trace)));
@@ -106,28 +111,28 @@ pub(super) fn write(
         ("webhook-signature", signature),
     ]);
     Ok(Letter {
-        endpoint: loaded.endpoint,
-        max_attempts: loaded.max_attempts,
-        steps: loaded.steps,
-        on_4xx: loaded.on_4xx,
-        answer_contains: loaded.answer_contains,
-        enabled_at: loaded.enabled_at,
+        endpoint: to.endpoint,
+        max_attempts: to.max_attempts,
+        steps: to.steps.clone(),
+        on_4xx: to.on_4xx,
+        answer_contains: to.answer_contains.clone(),
+        enabled_at: to.enabled_at,
         // a test tells nothing of anybody
-        scoped: loaded.narrowed == Narrowed::ByFunction && errand.trigger != Trigger::Test,
+        scoped: to.scoped && errand.trigger != Trigger::Test,
         sha256: sha256(&body),
         target,
         extra,
         headers,
         body,
-        deadline: loaded.timeout,
+        deadline: to.timeout,
     })
 }
 
 /// Every valid secret and key. A key of the seal that is missing here is a deployment's mistake: the delivery waits for it.
-fn secrets(loaded: &Loaded, seal: &Seal) -> Result<(Vec<Secret>, Vec<SigningKey>), Unwritten> {
+fn secrets(to: &Addressee, seal: &Seal) -> Result<(Vec<Secret>, Vec<SigningKey>), Unwritten> {
     let (mut secrets, mut keys) = (Vec::new(), Vec::new());
-    for (id, kind, sealed) in &loaded.secrets {
-        let row = secret_place(*id, loaded.endpoint);
+    for (id, kind, sealed) in &to.secrets {
+        let row = secret_place(*id, to.endpoint);
         let bytes = seal.open(secret(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
         match kind {
             KeyKind::V1 => secrets.push(Secret::from_bytes(&bytes).map_err(|e| Unwritten::NotNow(e.to_string()))?),
@@ -145,9 +150,9 @@ fn secrets(loaded: &Loaded, seal: &Seal) -> Result<(Vec<Secret>, Vec<SigningKey>
 }
 
 /// The endpoint's own headers.
-fn own_headers(loaded: &Loaded, seal: &Seal) -> Result<Headers, Unwritten> {
-    let Some(sealed) = &loaded.headers else { return Ok(Headers::default()) };
-    let row = loaded.endpoint.to_string();
+fn own_headers(to: &Addressee, seal: &Seal) -> Result<Headers, Unwritten> {
+    let Some(sealed) = &to.headers else { return Ok(Headers::default()) };
+    let row = to.endpoint.to_string();
     let opened = seal.open(headers_place(&row), sealed).map_err(|e| Unwritten::NotNow(e.to_string()))?;
     let pairs: Vec<(String, String)> = serde_json::from_slice(&opened)
         .map_err(|_| Unwritten::NotNow("the endpoint's headers cannot be read".to_owned()))?;

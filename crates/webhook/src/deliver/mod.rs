@@ -4,11 +4,13 @@
 //! on the database while the POST runs.
 
 mod errand;
+mod gather;
 mod letter;
 mod outcome;
 mod pg;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use postrider::{Answer, BoxError, Class, Context, Fut, Handler, Job, Kind, KindSpec, Statement, Tx, Verdict};
@@ -17,7 +19,7 @@ use tracing::{error, warn};
 
 use crate::client::{Client, Exchange};
 use crate::clock::Clock;
-use crate::endpoint::connection;
+use crate::error::Error;
 use crate::judge::{Seen, judge, logged};
 use crate::redirect::suggested;
 use crate::replay::replay_kind;
@@ -25,9 +27,10 @@ use crate::retry_after::retry_after;
 use crate::schedule::{ATTEMPTS_MAX, schedule};
 use crate::seal::Seal;
 use errand::Errand;
+use gather::Gather;
 use letter::{Letter, Unwritten};
 use outcome::{Ended, ended};
-use pg::Scope;
+use pg::{Asked, Became, Loaded, Scope, Told};
 
 pub(crate) const STATEMENTS: &[&Statement] = pg::STATEMENTS;
 
@@ -47,6 +50,11 @@ const DISABLED: Duration = Duration::from_secs(1);
 /// reads it may be the endpoint's owner.
 const OUTSIDE: &str = "the event is not in the scope of the endpoint";
 const SCOPE_FAILED: &str = "whether the event is in the scope of the endpoint could not be said";
+/// How long the end of an attempt waits for those of others, if there are others.
+const LINGER: Duration = Duration::from_millis(1);
+/// How soon the end of an attempt is told again while its endpoint is in somebody's hands.
+const BUSY_FIRST: Duration = Duration::from_millis(5);
+const BUSY_MOST: Duration = Duration::from_millis(500);
 /// How old a delivery may become by being put off. How long it is asked to wait is bounded by the judge; what was held for long may be put off.
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 
@@ -57,6 +65,10 @@ pub struct Deliverer {
     seal: Seal,
     client: Client,
     clock: Clock,
+    /// Deliveries that have begun and not ended.
+    under_way: Arc<AtomicUsize>,
+    loads: Gather<Asked, Result<Option<Loaded>, Arc<Error>>>,
+    finishes: Gather<Arc<Told>, Result<Became, Arc<Error>>>,
 }
 
 /// The kind `webhook.deliver`, run by this process.
@@ -109,7 +121,9 @@ enum End {
 impl Deliverer {
     /// Reads endpoints from a pool, opens their secrets with `seal`, posts with `client`.
     pub fn new(pool: PgPool, seal: Seal, client: Client) -> Self {
-        Self { pool, seal, client, clock: Clock::system() }
+        let clock = Clock::system();
+        let (loads, finishes) = (Gather::default(), Gather::default());
+        Self { pool, seal, client, clock, under_way: Arc::default(), loads, finishes }
     }
 
     /// The same, with another clock for signatures.
@@ -164,21 +178,21 @@ impl Deliverer {
         if job.subscription.is_none() && errand.endpoint.is_none() {
             return Err(Unwritten::Never("the delivery belongs to no endpoint"));
         }
-        let loaded = pg::load(&self.pool, job, &errand).await.map_err(Unwritten::Database)?;
+        let loaded = self.load(Asked::of(job, &errand)).await?;
         let letter = match letter::write((job.attempt, &errand), event, loaded, (&self.seal, self.clock.now())) {
             Ok(letter) if letter.scoped => self.in_scope(letter, job, &event.id.to_string()).await,
             letter => letter,
         };
         if let Err(Unwritten::Cancelled(reason)) = letter {
             // and so it ends with this attempt
-            pg::cancel(&self.pool, job, reason).await.map_err(Unwritten::Database)?;
+            pg::cancel(&self.pool, job, reason).await.map_err(database)?;
         }
         letter
     }
 
     /// Lets through what the scope function says yes of.
     async fn in_scope(&self, letter: Letter, job: &Job, event: &str) -> Result<Letter, Unwritten> {
-        match pg::ask_scope(&self.pool, letter.endpoint, event).await.map_err(Unwritten::Database)? {
+        match pg::ask_scope(&self.pool, letter.endpoint, event).await.map_err(database)? {
             Scope::Inside => Ok(letter),
             Scope::Outside => Err(Unwritten::Cancelled(OUTSIDE)),
             Scope::Unknown(code) => {
@@ -188,6 +202,13 @@ impl Deliverer {
         }
     }
 
+    /// Loads what a delivery needs, along with others that begin.
+    async fn load(&self, asked: Asked) -> Result<Option<Loaded>, Unwritten> {
+        let pool = self.pool.clone();
+        let round = move |asked| load_round(pool.clone(), asked);
+        self.loads.ask(asked, Duration::ZERO, round).await.ok_or(Unwritten::Unanswered)?.map_err(Unwritten::Database)
+    }
+
     /// Ends an attempt that sent nothing.
     async fn put_off(&self, job: &Job, unwritten: Unwritten) -> Result<Verdict, BoxError> {
         let end = if matches!(unwritten, Unwritten::Never(_)) { End::GivenUp } else { End::Nothing };
@@ -195,6 +216,7 @@ impl Deliverer {
             // The row could not be finished either: it stays without an outcome, and nothing was sent.
             Unwritten::Database(e) if e.is_transient() => return Ok(Verdict::Snooze(DATABASE_BUSY)),
             Unwritten::Database(e) => return Err(e.into()),
+            Unwritten::Unanswered => return Err("the process stops".into()),
             Unwritten::Delivered => ("skipped", "it was delivered already".to_owned(), Verdict::Complete),
             Unwritten::Held => ("postponed", "the endpoint is disabled".to_owned(), Verdict::Snooze(DISABLED)),
             Unwritten::Never(reason) => ("discarded", reason.to_owned(), Verdict::Discard(reason.to_owned())),
@@ -211,23 +233,83 @@ impl Deliverer {
 
     /// Finishes the row. What was sent was sent: a row that cannot be finished changes nothing about the verdict.
     async fn finish(&self, job: &Job, outcome: Outcome) {
-        let finished = async {
-            let mut connection = connection(&self.pool).await?;
-            pg::finish(&mut connection, job, &outcome).await
-        };
-        match finished.await {
-            Ok(true) => {}
-            Ok(false) => warn!(delivery.id = %job.id, "delivery {} has no open row for this attempt", job.id),
-            Err(e) => {
+        match self.tell(Arc::new(Told::of(job, &outcome))).await {
+            Some(Ok(Became::Ended)) => {}
+            Some(Ok(_)) => warn!(delivery.id = %job.id, "delivery {} has no open row for this attempt", job.id),
+            Some(Err(e)) => {
                 warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id);
             }
+            None => warn!(delivery.id = %job.id, "the attempt of delivery {} may stay without an outcome", job.id),
         }
+    }
+
+    /// Tells the end of an attempt along with others, and again as long as its endpoint is in somebody's hands.
+    async fn tell(&self, told: Arc<Told>) -> Option<Result<Became, Arc<Error>>> {
+        let mut wait = BUSY_FIRST;
+        loop {
+            let pool = self.pool.clone();
+            let round = move |told| finish_round(pool.clone(), told);
+            let linger = if self.under_way.load(Ordering::Relaxed) > 1 { LINGER } else { Duration::ZERO };
+            match self.finishes.ask(Arc::clone(&told), linger, round).await? {
+                Ok(Became::Busy) => tokio::time::sleep(wait).await,
+                became => return Some(became),
+            }
+            wait = wait.saturating_mul(2).min(BUSY_MOST);
+        }
+    }
+}
+
+fn database(error: Error) -> Unwritten {
+    Unwritten::Database(Arc::new(error))
+}
+
+/// One that is counted as long as this is there.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Finishes rows together; if the database refuses them for what one of them says, one by one.
+async fn finish_round(pool: PgPool, told: Vec<Arc<Told>>) -> Vec<Result<Became, Arc<Error>>> {
+    let all: Vec<&Told> = told.iter().map(AsRef::as_ref).collect();
+    match pg::finish(&pool, &all).await {
+        Ok(became) => became.into_iter().map(Ok).collect(),
+        Err(e) if e.is_transient() || all.len() == 1 => vec![Err(Arc::new(e)); all.len()],
+        Err(_) => {
+            let mut became = Vec::with_capacity(all.len());
+            for one in all {
+                let alone = pg::finish(&pool, &[one]).await.map(|became| became.first().copied());
+                became.push(alone.map(|became| became.unwrap_or(Became::Missing)).map_err(Arc::new));
+            }
+            became
+        }
+    }
+}
+
+/// What deliveries need, which is asked for together.
+async fn load_round(pool: PgPool, asked: Vec<Asked>) -> Vec<Result<Option<Loaded>, Arc<Error>>> {
+    match pg::load(&pool, &asked).await {
+        Ok(loaded) => loaded.into_iter().map(Ok).collect(),
+        Err(e) => vec![Err(Arc::new(e)); asked.len()],
     }
 }
 
 impl Handler for Deliverer {
     fn handle<'a>(&'a self, job: &'a Job, cx: &'a Context) -> Answer<'a> {
-        Box::pin(self.deliver(job, cx))
+        Box::pin(async move {
+            let _counted = Counted::of(&self.under_way);
+            self.deliver(job, cx).await
+        })
     }
 
     fn watches_claims(&self) -> bool {

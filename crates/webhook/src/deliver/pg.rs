@@ -1,8 +1,11 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::{Arg, Job, Row, Statement, Timestamp, Tx, statement};
+use serde::Serialize;
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -23,15 +26,9 @@ const NOTE_SCOPE_FAILURE: Statement = statement!("sql/note_scope_failure.sql");
 
 pub(super) const STATEMENTS: &[&Statement] = &[&OPEN, &LOAD, &FINISH, &CANCEL, &ASK_SCOPE, &NOTE_SCOPE_FAILURE];
 
-/// Whether the application has declared a scope function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Narrowed {
-    No,
-    ByFunction,
-}
-
 /// An endpoint as a delivery needs it.
-pub(super) struct Loaded {
+#[derive(Debug)]
+pub(super) struct Addressee {
     pub(super) endpoint: EndpointId,
     pub(super) url: String,
     pub(super) format: i64,
@@ -45,10 +42,60 @@ pub(super) struct Loaded {
     pub(super) answer_contains: Option<String>,
     pub(super) headers: Option<Sealed>,
     pub(super) enabled_at: Timestamp,
+    /// The application has declared a scope function.
+    pub(super) scoped: bool,
+    pub(super) secrets: Vec<(Uuid, KeyKind, Sealed)>,
+}
+
+/// What there is of a delivery.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) to: Arc<Addressee>,
     /// There is nothing left to send.
     pub(super) delivered: bool,
-    pub(super) narrowed: Narrowed,
-    pub(super) secrets: Vec<(Uuid, KeyKind, Sealed)>,
+}
+
+/// A delivery, as what it needs is asked for.
+#[derive(Debug, Serialize)]
+pub(super) struct Asked {
+    id: String,
+    due_us: i64,
+    subscription: Option<i64>,
+    endpoint: Option<i64>,
+    event: Option<String>,
+}
+
+/// An attempt that ended, as it is told.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    id: String,
+    lease: i64,
+    outcome: &'static str,
+    reason: Option<String>,
+    status: Option<u16>,
+    failure: Option<String>,
+    excerpt: Option<String>,
+    headers: Option<String>,
+    sha256: Option<String>,
+    peer: Option<String>,
+    dns_us: Option<u64>,
+    connect_us: Option<u64>,
+    tls_us: Option<u64>,
+    first_byte_us: Option<u64>,
+    total_us: Option<u64>,
+    asked_ms: Option<u64>,
+    gone: bool,
+    given_up: bool,
+}
+
+/// What became of an attempt that was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Became {
+    Ended,
+    /// There is no such attempt that is open.
+    Missing,
+    /// Its endpoint is in somebody else's hands.
+    Busy,
 }
 
 /// Writes a row without an outcome for each claimed job.
@@ -79,24 +126,68 @@ pub(super) async fn open(tx: &mut dyn Tx, jobs: &[&Job]) -> Result<(), postrider
     tx.run(&OPEN, &args).await.map(drop)
 }
 
-/// The endpoint of a job's subscription and its valid secrets.
-pub(super) async fn load(pool: &PgPool, job: &Job, errand: &Errand) -> Result<Option<Loaded>, Error> {
-    // a replay leaves out what was delivered meanwhile, by whichever job
-    let event = job.event.as_ref().filter(|_| errand.trigger == Trigger::Replay).map(|event| event.id.to_string());
-    let args = [
-        Arg::Int(job.subscription.unwrap_or_default()),
-        Arg::Text(job.id.as_str()),
-        Arg::Int(job.due_at.as_micros()),
-        Arg::Text(event.as_deref().unwrap_or_default()),
-        // 0 is no endpoint's id
-        Arg::Int(errand.endpoint.unwrap_or_default()),
-    ];
-    let rows = connection(pool).await?.run(&LOAD, &args).await?;
-    let Some(first) = rows.first() else { return Ok(None) };
-    let secrets = rows.iter().filter(|row| row.opt(7).is_some()).map(secret).collect::<Result<_, _>>()?;
-    let steps: Option<Vec<u64>> = first.opt(11).and_then(|steps| serde_json::from_str(steps).ok());
-    let headers = first.opt(14).map(|key_id| sealed(key_id, first, 15)).transpose()?;
-    Ok(Some(Loaded {
+impl Asked {
+    pub(super) fn of(job: &Job, errand: &Errand) -> Self {
+        Self {
+            id: job.id.as_str().to_owned(),
+            due_us: job.due_at.as_micros(),
+            subscription: job.subscription,
+            endpoint: errand.endpoint,
+            // a replay leaves out what was delivered meanwhile, by whichever job
+            event: job.event.as_ref().filter(|_| errand.trigger == Trigger::Replay).map(|event| event.id.to_string()),
+        }
+    }
+}
+
+impl Told {
+    pub(super) fn of(job: &Job, outcome: &Outcome) -> Self {
+        let exchange = outcome.exchange.as_ref();
+        let micros = |took: Option<Duration>| took.and_then(|took| u64::try_from(took.as_micros()).ok());
+        let took = exchange.map(|exchange| exchange.took);
+        let reason = storable::text(outcome.reason.as_bytes());
+        Self {
+            id: job.id.as_str().to_owned(),
+            lease: job.lease,
+            outcome: outcome.word,
+            reason: Some(reason).filter(|reason| !reason.is_empty()),
+            status: exchange.and_then(|e| e.status),
+            failure: exchange.and_then(|e| e.failure.as_ref()).map(|failure| failure.class.as_str().to_owned()),
+            excerpt: exchange.filter(|e| !e.body.is_empty()).map(|e| storable::text(&e.body)),
+            headers: exchange.filter(|e| e.status.is_some()).map(|e| storable::headers(&e.headers)),
+            sha256: outcome.sha256.map(|hash| STANDARD.encode(hash)),
+            peer: exchange.and_then(|e| e.peer).map(|peer| peer.to_string()),
+            dns_us: micros(took.and_then(|took| took.dns)),
+            connect_us: micros(took.and_then(|took| took.connect)),
+            tls_us: micros(took.and_then(|took| took.tls)),
+            first_byte_us: micros(took.and_then(|took| took.first_byte)),
+            total_us: micros(took.map(|took| took.total)),
+            asked_ms: outcome.asked.and_then(|asked| u64::try_from(asked.as_millis()).ok()),
+            gone: outcome.end == End::Gone,
+            given_up: outcome.end == End::GivenUp,
+        }
+    }
+}
+
+/// What each of these deliveries needs, in their order; none for one that belongs to no endpoint.
+pub(super) async fn load(pool: &PgPool, asked: &[Asked]) -> Result<Vec<Option<Loaded>>, Error> {
+    let rows = connection(pool).await?.run(&LOAD, &[Arg::Text(&json(asked))]).await?;
+    let mut loaded: HashMap<String, Loaded> = HashMap::new();
+    // the rows of an endpoint stand together
+    for rows in rows.chunk_by(|a, b| a.opt(0) == b.opt(0)) {
+        let Some(first) = rows.first() else { continue };
+        let to = Arc::new(addressee(first, rows)?);
+        let taken: HashSet<String> = ids(first, 14)?.into_iter().collect();
+        for id in ids(first, 13)? {
+            let delivered = taken.contains(&id);
+            loaded.insert(id, Loaded { to: Arc::clone(&to), delivered });
+        }
+    }
+    Ok(asked.iter().map(|asked| loaded.get(&asked.id).cloned()).collect())
+}
+
+fn addressee(first: &Row, rows: &[Row]) -> Result<Addressee, Error> {
+    let steps: Option<Vec<u64>> = first.opt(7).and_then(|steps| serde_json::from_str(steps).ok());
+    Ok(Addressee {
         endpoint: EndpointId(first.int(0)?),
         url: first.text(1)?.to_owned(),
         format: first.int(2)?,
@@ -105,21 +196,26 @@ pub(super) async fn load(pool: &PgPool, job: &Job, errand: &Errand) -> Result<Op
         disabled: first.text(5)? == "true",
         deleted: first.text(6)? == "true",
         steps: steps.map(|steps| steps.into_iter().map(Duration::from_millis).collect()),
-        on_4xx: On4xx::of(first.text(12)?),
-        answer_contains: first.opt(13).map(str::to_owned),
-        headers,
-        enabled_at: Timestamp::from_micros(first.int(16)?),
-        delivered: first.text(17)? == "true",
-        narrowed: if first.text(18)? == "true" { Narrowed::ByFunction } else { Narrowed::No },
-        secrets,
-    }))
+        on_4xx: On4xx::of(first.text(8)?),
+        answer_contains: first.opt(9).map(str::to_owned),
+        headers: first.opt(10).map(|key_id| sealed(key_id, first, 11)).transpose()?,
+        enabled_at: Timestamp::from_micros(first.int(12)?),
+        scoped: first.text(19)? == "true",
+        secrets: rows.iter().filter(|row| row.opt(15).is_some()).map(secret).collect::<Result<_, _>>()?,
+    })
+}
+
+fn ids(row: &Row, column: usize) -> Result<Vec<String>, Error> {
+    let wrong = postrider::Error::Row { statement: LOAD.name, column, expected: "an array of ids" };
+    let ids = row.opt(column).map_or(Ok(Vec::new()), serde_json::from_str);
+    ids.map_err(|_| wrong.into())
 }
 
 fn secret(row: &Row) -> Result<(Uuid, KeyKind, Sealed), Error> {
     let wrong = |column, expected| postrider::Error::Row { statement: LOAD.name, column, expected };
-    let id = row.text(7)?.parse().map_err(|_| wrong(7, "a uuid"))?;
-    let kind = KeyKind::of(row.text(10)?).ok_or_else(|| wrong(10, "v1 or v1a"))?;
-    Ok((id, kind, sealed(row.text(8)?, row, 9)?))
+    let id = row.text(15)?.parse().map_err(|_| wrong(15, "a uuid"))?;
+    let kind = KeyKind::of(row.text(16)?).ok_or_else(|| wrong(16, "v1 or v1a"))?;
+    Ok((id, kind, sealed(row.text(17)?, row, 18)?))
 }
 
 fn sealed(key_id: &str, row: &Row, column: usize) -> Result<Sealed, Error> {
@@ -128,36 +224,33 @@ fn sealed(key_id: &str, row: &Row, column: usize) -> Result<Sealed, Error> {
     Ok(Sealed { key_id: key_id.to_owned(), bytes })
 }
 
-/// Finishes the row of an attempt; false if there is none that is open.
-pub(super) async fn finish(tx: &mut dyn Tx, job: &Job, outcome: &Outcome) -> Result<bool, Error> {
-    let exchange = outcome.exchange.as_ref();
-    let micros = |took: Option<Duration>| took.map(|took| took.as_micros().to_string());
-    let took = exchange.map(|exchange| exchange.took);
-    let reason = storable::text(outcome.reason.as_bytes());
-    let failure = exchange.and_then(|e| e.failure.as_ref()).map(|failure| failure.class.as_str().to_owned());
-    let texts = [
-        Some(job.id.as_str().to_owned()),
-        Some(job.lease.to_string()),
-        Some(outcome.word.to_owned()),
-        Some(reason).filter(|reason| !reason.is_empty()),
-        exchange.and_then(|e| e.status).map(|status| status.to_string()),
-        failure,
-        exchange.filter(|e| !e.body.is_empty()).map(|e| storable::text(&e.body)),
-        exchange.filter(|e| e.status.is_some()).map(|e| storable::headers(&e.headers)),
-        outcome.sha256.map(|hash| STANDARD.encode(hash)),
-        exchange.and_then(|e| e.peer).map(|peer| peer.to_string()),
-        micros(took.and_then(|took| took.dns)),
-        micros(took.and_then(|took| took.connect)),
-        micros(took.and_then(|took| took.tls)),
-        micros(took.and_then(|took| took.first_byte)),
-        micros(took.map(|took| took.total)),
-        outcome.asked.map(|asked| asked.as_millis().to_string()),
-        Some((outcome.end == End::Gone).to_string()),
-        Some((outcome.end == End::GivenUp).to_string()),
-    ];
-    // All of them texts: what may be null has one type whatever it is this time.
-    let args: Vec<Arg<'_>> = texts.iter().map(|text| text.as_deref().map_or(Arg::Null, Arg::Text)).collect();
-    Ok(!tx.run(&FINISH, &args).await?.is_empty())
+/// Finishes the rows of attempts, and answers what became of each, in their order.
+pub(super) async fn finish(pool: &PgPool, told: &[&Told]) -> Result<Vec<Became>, Error> {
+    let numbered: Vec<Numbered<'_>> = told.iter().enumerate().map(|(n, told)| Numbered { n, told }).collect();
+    let rows = connection(pool).await?.run(&FINISH, &[Arg::Text(&json(&numbered))]).await?;
+    let mut became = vec![Became::Missing; told.len()];
+    for row in &rows {
+        let of = usize::try_from(row.int(0)?).ok().and_then(|n| became.get_mut(n));
+        let wrong = postrider::Error::Row { statement: FINISH.name, column: 0, expected: "a number that was told" };
+        *of.ok_or(wrong)? = match row.text(1)? {
+            "ended" => Became::Ended,
+            "busy" => Became::Busy,
+            _ => Became::Missing,
+        };
+    }
+    Ok(became)
+}
+
+#[derive(Serialize)]
+struct Numbered<'a> {
+    n: usize,
+    #[serde(flatten)]
+    told: &'a Told,
+}
+
+/// What consists of numbers and texts alone is never refused.
+fn json(value: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "[]".to_owned())
 }
 
 /// Has the running attempt of a job end as cancelled, unless it completes.
