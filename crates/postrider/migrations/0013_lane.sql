@@ -158,7 +158,7 @@ begin
         -- whoever finds one that is there need not try to make it, which waits for whoever changes it
         now_got := postrider.make_lanes(lock_lanes.queue, array(
             select r from unnest(rest) r
-             where waits or (select x.gen from postrider.lane x where x.queue = lock_lanes.queue and x.key = r order by x.gen desc limit 1) is null));
+             where waits or (select y.gen from postrider.lane y where y.queue = lock_lanes.queue and y.key = r order by y.gen desc limit 1) is null));
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}' or not waits or (select min(r) from unnest(rest) r) < (select max(g) from unnest(got) g);

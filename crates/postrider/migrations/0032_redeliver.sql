@@ -25,6 +25,8 @@ create table postrider.delivery_replay (
     constraint a_replay_that_is_done_has_an_end check ((state = 'done') = (ended_at is not null))
 );
 
+create index delivery_replay_of_endpoint on postrider.delivery_replay (endpoint);
+
 -- Makes deliveries of these events for an endpoint, in the order of the log; answers with their ids. A test is limited by nothing and tried once.
 create function postrider.make_deliveries(endpoint bigint, seqs bigint[], trigger text, sent_as uuid default null) returns bigint[]
 language plpgsql set search_path = pg_catalog, pg_temp
@@ -283,8 +285,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select * from postrider.delivery_replay r where r.endpoint = replays.endpoint order by r.id desc limit 100 $$;
 
 -- What deliveries need: for each endpoint that they go to and each secret of it that is valid now a row, or one without a secret; all as text.
--- asked: an array of deliveries, each with its id, when it was due in microseconds, its subscription, else its endpoint, and its event if it is
--- not to be sent when any delivery took that there. ids: those that go to this endpoint; taken: those of them that were delivered already.
+-- asked: an array of deliveries, each with its id, when it was due in microseconds, its subscription, else its endpoint, its event unless somebody
+-- wants it once more, and whether a replay made it. ids: those that go to this endpoint; taken: those of them that were delivered already, by
+-- themselves or where there are replays by another one: whichever comes first of what waited and of what a replay made of it, the other one is left out.
 create function postrider.load_deliveries(asked json)
 returns table (endpoint text, url text, format text, timeout_ms text, max_attempts text, disabled text, deleted text, steps_ms text,
                on_4xx text, answer_contains text, headers_key text, headers text, enabled_us text, ids text, taken text,
@@ -296,9 +299,9 @@ set enable_mergejoin = off set enable_material = off as $$
 begin
     return query
     with wanted as materialized (
-        select a.id, a.due_us, a.event,
+        select a.id, a.due_us, a.event, a.replay,
                coalesce((select x.id from postrider.endpoint x where x.subscription = a.subscription), a.endpoint) as endpoint
-          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid)
+          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid, replay boolean)
     ), known as materialized (
         select w.endpoint, json_agg(w.id::text) as ids, json_agg(w.id::text) filter (where t.taken) as taken
           from wanted w
@@ -308,8 +311,11 @@ begin
                 select from (select a.outcome, a.started_at from postrider.delivery_attempt a
                               where a.class = (w.id & 3)::smallint and a.id = w.id offset 0) a
                  where a.outcome = 'delivered' and a.started_at >= timestamptz 'epoch' + w.due_us * interval '1 microsecond')
-                or w.event is not null and exists (
-                select from postrider.delivery_attempt a where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered')
+                or w.event is not null
+                and (w.replay or exists (select from postrider.delivery_replay r where r.endpoint = w.endpoint))
+                and exists (
+                select from postrider.delivery_attempt a
+                 where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered' and (w.replay or a.sent_as is null))
                 as taken) t
          group by w.endpoint
     )

@@ -440,6 +440,11 @@ begin
                   postrider.said(h.silent_since), h.failed), 'see its last attempts, and send it a test'
       from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint
      where h.warned >= 50 and e.disabled_at is null order by e.id limit 100;
+    return query
+    select 'scope_function_fails', 'critical', format('function %I.%I', f.schema, f.name), f.failed_at,
+           format('the scope function %I.%I failed to say of %s deliveries whether they may be sent, last with %s: they are given up', f.schema, f.name,
+                  f.failures, split_part(f.error, ':', 1)), 'put it right, and redeliver what was discarded'
+      from postrider.scope_function f where f.failed_at > clock_timestamp() - interval '1 hour';
 end $$;
 
 
@@ -829,6 +834,34 @@ begin
     end if;
     return null;
 end $$;
+
+
+--
+-- Name: ask_scope(json, text, text, text, json); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    called text := postrider.scope_name();
+begin
+    if called is null then
+        inside := true;
+        return;
+    end if;
+    execute format('select %s($1, $2, $3, $4, $5)', called) into inside using labels, owner, type, subject, data;
+    if inside is null then
+        error := 'null: it said neither yes nor no';
+    end if;
+exception when others then
+    if left(sqlstate, 2) in ('08', '40', '53', '55', '57', '58') then
+        raise;
+    end if;
+    inside := null;
+    error := left(format('%s: %s', sqlstate, sqlerrm), 1000);
+end $_$;
 
 
 --
@@ -3111,6 +3144,10 @@ begin
     if old is not null then
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
+    perform postrider.release_deleted(1000);
+    for pass in 1..10 loop
+        exit when postrider.tell_exhausted(1000) < 1000;
+    end loop;
     for x in select r.id from postrider.delivery_replay r
               where r.state = 'running' and coalesce(r.stepped_at, r.created_at) < now - interval '5 minutes'
                 and exists (select from postrider.kind k where k.name = 'webhook.replay') for update skip locked
@@ -3284,6 +3321,34 @@ begin
       left join postrider.key_limit l on l.queue = 'webhook' and l.key = postrider.endpoint_key(e.id)
      where e.deleted_at is null and e.id > endpoints.after and e.id = coalesce(endpoints.id, e.id) and e.owner = coalesce(endpoints.owner, e.owner)
      order by e.id limit endpoints.most;
+end $$;
+
+
+--
+-- Name: endpoints_for(text, text, json, text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) RETURNS TABLE(id bigint, name text, url text, state text, labels json)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+    if not exists (select from postrider.event_type t where t.name = endpoints_for.type) then
+        perform postrider.refuse_type(endpoints_for.type);
+    end if;
+    perform postrider.check_owner(endpoints_for.owner);
+    perform postrider.check_json('data', data);
+    return query
+    select e.id, e.name, e.url,
+           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end, e.labels
+      from postrider.route r
+      join postrider.endpoint e on e.subscription = r.subscription
+      join postrider.endpoint_health h on h.endpoint = e.id
+     where r.type = endpoints_for.type and r.owner = any (array['', endpoints_for.owner])
+       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
+            'type', endpoints_for.type, 'owner', endpoints_for.owner, 'subject', endpoints_for.subject), true))
+     order by e.id;
 end $$;
 
 
@@ -6089,9 +6154,9 @@ CREATE FUNCTION postrider.load_deliveries(asked json) RETURNS TABLE(endpoint tex
 begin
     return query
     with wanted as materialized (
-        select a.id, a.due_us, a.event,
+        select a.id, a.due_us, a.event, a.replay,
                coalesce((select x.id from postrider.endpoint x where x.subscription = a.subscription), a.endpoint) as endpoint
-          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid)
+          from json_to_recordset(asked) a (id bigint, due_us bigint, subscription bigint, endpoint bigint, event uuid, replay boolean)
     ), known as materialized (
         select w.endpoint, json_agg(w.id::text) as ids, json_agg(w.id::text) filter (where t.taken) as taken
           from wanted w
@@ -6101,8 +6166,11 @@ begin
                 select from (select a.outcome, a.started_at from postrider.delivery_attempt a
                               where a.class = (w.id & 3)::smallint and a.id = w.id offset 0) a
                  where a.outcome = 'delivered' and a.started_at >= timestamptz 'epoch' + w.due_us * interval '1 microsecond')
-                or w.event is not null and exists (
-                select from postrider.delivery_attempt a where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered')
+                or w.event is not null
+                and (w.replay or exists (select from postrider.delivery_replay r where r.endpoint = w.endpoint))
+                and exists (
+                select from postrider.delivery_attempt a
+                 where a.endpoint = w.endpoint and a.event = w.event and a.outcome = 'delivered' and (w.replay or a.sent_as is null))
                 as taken) t
          group by w.endpoint
     )
@@ -6177,7 +6245,7 @@ begin
         -- whoever finds one that is there need not try to make it, which waits for whoever changes it
         now_got := postrider.make_lanes(lock_lanes.queue, array(
             select r from unnest(rest) r
-             where waits or (select x.gen from postrider.lane x where x.queue = lock_lanes.queue and x.key = r order by x.gen desc limit 1) is null));
+             where waits or (select y.gen from postrider.lane y where y.queue = lock_lanes.queue and y.key = r order by y.gen desc limit 1) is null));
         got := got || now_got;
         rest := array(select r from unnest(rest) r where r <> all (got));
         exit when rest = '{}' or not waits or (select min(r) from unnest(rest) r) < (select max(g) from unnest(got) g);
@@ -7062,6 +7130,18 @@ begin
              limit 1000 for update skip locked));
     end if;
 end $$;
+
+
+--
+-- Name: note_scope_failure(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.note_scope_failure(error text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    update postrider.scope_function f set failures = f.failures + 1, failed_at = clock_timestamp(), error = left(note_scope_failure.error, 1000)
+$$;
 
 
 --
@@ -8683,6 +8763,30 @@ end $$;
 
 
 --
+-- Name: release_deleted(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.release_deleted(most integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    x record;
+begin
+    for x in
+        select substr(l.key, 7) as order_key from postrider.lane l
+          join postrider.endpoint e on e.id = substring(l.key from '^order:webhook\.endpoint-([0-9]{1,18}):')::bigint
+         where l.queue = 'webhook' and l.stopped_at is not null and e.deleted_at is not null limit most
+    loop
+        perform postrider.act_on_lane('webhook', x.order_key, 'release');
+    end loop;
+end $$;
+
+
+--
 -- Name: replace_waiting(bigint, json, timestamp with time zone); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9671,6 +9775,16 @@ end $_$;
 
 
 --
+-- Name: scope_name(); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.scope_name() RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select format('%I.%I', f.schema, f.name) from postrider.scope_function f $$;
+
+
+--
 -- Name: send_test(bigint); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -9730,6 +9844,50 @@ begin
         on conflict on constraint key_limit_pkey do update
        set most = excluded.most, starts = excluded.starts, per = excluded.per, changed_at = clock_timestamp();
     perform postrider.call_limits(queue, key);
+end $$;
+
+
+--
+-- Name: set_scope(text); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.set_scope(function text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    parts text[];
+    p pg_proc;
+begin
+    if set_scope.function is null then
+        delete from postrider.scope_function;
+        return;
+    end if;
+    begin
+        parts := parse_ident(set_scope.function);
+    exception when invalid_parameter_value then
+        null;
+    end;
+    if cardinality(parts) <> 2 is not false then
+        perform postrider.refuse('PR005', 'scope', format('%L is not the name of a function in a schema', left(set_scope.function, 200)),
+            'write it with its schema and without arguments, for example app.in_scope');
+    end if;
+    select x.* into p from pg_proc x join pg_namespace n on n.oid = x.pronamespace
+     where n.nspname = parts[1] and x.proname = parts[2] and oidvectortypes(x.proargtypes) = 'json, text, text, text, json';
+    if not found then
+        perform postrider.refuse('PR005', 'scope', format('there is no function %I.%I(json, text, text, text, json)', parts[1], parts[2]),
+            'create it with (labels json, owner text, type text, subject text, data json)');
+    elsif p.prokind <> 'f' or p.proretset or p.prorettype <> 'boolean'::regtype then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I does not return a boolean', parts[1], parts[2]),
+            'have it return true where the endpoint may have the event, and false where it may not');
+    elsif p.provolatile = 'v' then
+        perform postrider.refuse('PR005', 'scope', format('%I.%I is volatile', parts[1], parts[2]),
+            'declare it stable, or immutable: it may read, and it writes nothing');
+    end if;
+    insert into postrider.scope_function as f (schema, name) values (parts[1], parts[2])
+    on conflict (one) do update
+       set schema = excluded.schema, name = excluded.name, declared_at = excluded.declared_at, failures = 0, failed_at = null, error = null
+     where (f.schema, f.name) is distinct from (excluded.schema, excluded.name);
 end $$;
 
 
@@ -10711,6 +10869,60 @@ begin
     values (tx, new_seq, new_id, at, at, tell_endpoint.type, whose, 'endpoint/' || tell_endpoint.id, says);
     perform postrider.wake('postrider_event');
     return new_id;
+end $$;
+
+
+--
+-- Name: tell_exhausted(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.tell_exhausted(most integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    latest timestamptz := (select s.finished_at from postrider.end_seen s order by s.finished_at desc limit 1);
+    -- who ends a job commits at once
+    since timestamptz := coalesce(latest - interval '10 minutes', '-infinity');
+    ends postrider.done[];
+    x record;
+begin
+    delete from postrider.end_seen s where s.finished_at < since;
+    ends := array(
+        select d from postrider.done d
+         where d.class = 2 and d.state = 3 and d.finished_at >= since
+           and not exists (select from postrider.end_seen s where s.finished_at = d.finished_at and s.id = d.id)
+         order by d.finished_at, d.id limit most);
+    insert into postrider.end_seen (finished_at, id) select u.finished_at, u.id from unnest(ends) u;
+    for x in
+        select d.class, d.id, d.lease, d.attempt, d.reason, e.id as endpoint, v.id as event, v.type, a.outcome
+          from unnest(ends) d
+          join postrider.job j on j.class = d.class and j.id = d.id and j.kind = 'webhook.deliver'
+          join postrider.event v on v.seq = j.event_seq
+         cross join lateral (
+                select y.* from postrider.endpoint y where y.subscription = j.subscription
+                union all
+                select y.* from postrider.endpoint y where j.subscription is null and y.id = (j.args ->> 'endpoint')::bigint) e
+          left join postrider.delivery_attempt a on a.class = d.class and a.id = d.id and a.lease = d.lease
+         where e.deleted_at is null and a.trigger is distinct from 'test' and v.type not like 'postrider.%'
+           -- what was taken was not given up, and of some the attempt has told
+           and (a.outcome in ('delivered', 'discarded')
+                or a.outcome = 'failed' and a.attempt >= least(e.max_attempts, j.max_attempts)) is not true
+         order by d.finished_at, d.id
+    loop
+        update postrider.delivery_attempt a
+           set reason = left(x.reason, 900) || ': whether the request was taken is not known'
+         where a.class = x.class and a.id = x.id and a.lease = x.lease and a.outcome is null;
+        perform postrider.tell_endpoint('postrider.delivery.exhausted', x.endpoint, json_build_object('endpoint', x.endpoint,
+            'delivery', x.id::text, 'event', x.event, 'type', x.type, 'attempts', x.attempt, 'reason', left(x.reason, 1000)));
+    end loop;
+    return cardinality(ends);
 end $$;
 
 
@@ -11926,6 +12138,8 @@ CREATE FUNCTION postrider.webhook_figures() RETURNS TABLE(name text, unit text, 
       from (select coalesce(sum(w.delivered), 0)::bigint as delivered, coalesce(sum(w.failed), 0)::bigint as failed
               from postrider.endpoint_window w where w.slot > clock_timestamp() - interval '1 hour') t
      cross join lateral (values ('delivered', t.delivered), ('failed', t.failed)) v (outcome, n)
+    union all
+    select 'postrider.webhook.scope_failures', '{delivery}', '', f.failures from postrider.scope_function f
      order by 1, 3
 $$;
 
@@ -11935,27 +12149,15 @@ $$;
 --
 
 CREATE FUNCTION postrider.who_would_get(type text, subject text, data json DEFAULT '{}'::json, owner text DEFAULT ''::text) RETURNS TABLE(id bigint, name text, url text, state text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_column
-begin
-    if not exists (select from postrider.event_type t where t.name = who_would_get.type) then
-        perform postrider.refuse_type(who_would_get.type);
-    end if;
-    perform postrider.check_owner(who_would_get.owner);
-    perform postrider.check_json('data', data);
-    return query
-    select e.id, e.name, e.url,
-           case when e.disabled_at is not null then 'disabled' when h.failing_since is not null then 'failing' else 'enabled' end
-      from postrider.route r
-      join postrider.endpoint e on e.subscription = r.subscription
-      join postrider.endpoint_health h on h.endpoint = e.id
-     where r.type = who_would_get.type and r.owner = any (array['', who_would_get.owner])
-       and (r.predicate is null or jsonb_path_match(data::jsonb, r.predicate, jsonb_build_object(
-            'type', who_would_get.type, 'owner', who_would_get.owner, 'subject', who_would_get.subject), true))
-     order by e.id;
-end $$;
+    select e.id, e.name, e.url, e.state
+      from postrider.endpoints_for(who_would_get.type, who_would_get.subject, who_would_get.data, who_would_get.owner) e
+     where (select s.inside from postrider.ask_scope(e.labels, who_would_get.owner, who_would_get.type, who_would_get.subject,
+                                                     who_would_get.data) s)
+     order by e.id
+$$;
 
 
 --
@@ -12090,6 +12292,16 @@ CREATE TABLE postrider.duty (
     told json,
     failing_since timestamp with time zone,
     error text
+);
+
+
+--
+-- Name: end_seen; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.end_seen (
+    finished_at timestamp with time zone NOT NULL,
+    id bigint NOT NULL
 );
 
 
@@ -12378,6 +12590,24 @@ CREATE TABLE postrider.retention (
 
 
 --
+-- Name: scope_function; Type: TABLE; Schema: postrider; Owner: -
+--
+
+CREATE TABLE postrider.scope_function (
+    one boolean DEFAULT true NOT NULL,
+    schema text NOT NULL,
+    name text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    error text,
+    CONSTRAINT a_failure_has_a_time_and_an_error CHECK ((((failed_at IS NULL) = (error IS NULL)) AND ((failed_at IS NULL) = (failures = 0)))),
+    CONSTRAINT there_is_one_scope_function CHECK (one)
+)
+WITH (fillfactor='50');
+
+
+--
 -- Name: stranger; Type: TABLE; Schema: postrider; Owner: -
 --
 
@@ -12567,6 +12797,14 @@ ALTER TABLE ONLY postrider.done
 
 ALTER TABLE ONLY postrider.duty
     ADD CONSTRAINT duty_pkey PRIMARY KEY (name);
+
+
+--
+-- Name: end_seen end_seen_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.end_seen
+    ADD CONSTRAINT end_seen_pkey PRIMARY KEY (finished_at, id);
 
 
 --
@@ -12858,6 +13096,14 @@ ALTER TABLE ONLY postrider.schedule
 
 
 --
+-- Name: scope_function scope_function_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
+--
+
+ALTER TABLE ONLY postrider.scope_function
+    ADD CONSTRAINT scope_function_pkey PRIMARY KEY (one);
+
+
+--
 -- Name: stranger stranger_pkey; Type: CONSTRAINT; Schema: postrider; Owner: -
 --
 
@@ -13002,6 +13248,13 @@ CREATE INDEX delivery_attempt_recent ON ONLY postrider.delivery_attempt USING bt
 
 
 --
+-- Name: delivery_replay_of_endpoint; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX delivery_replay_of_endpoint ON postrider.delivery_replay USING btree (endpoint);
+
+
+--
 -- Name: endpoint_disabled; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -13034,6 +13287,13 @@ CREATE INDEX event_cut ON ONLY postrider.event USING btree (xid, seq);
 --
 
 CREATE INDEX event_delay_due ON postrider.event_delay USING btree (deliver_at, seq) WHERE (ended_at IS NULL);
+
+
+--
+-- Name: given_up; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX given_up ON ONLY postrider.done USING btree (finished_at, id) WHERE (state = 3);
 
 
 --
@@ -13421,6 +13681,13 @@ REVOKE ALL ON FUNCTION postrider.apply_endpoint_limit(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.array_error(schema jsonb, value jsonb, at text) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.ask_scope(labels json, owner text, type text, subject text, data json, OUT inside boolean, OUT error text) FROM PUBLIC;
 
 
 --
@@ -13911,6 +14178,13 @@ REVOKE ALL ON FUNCTION postrider.endpoint_pace(id bigint) FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.endpoints(id bigint, owner text, after bigint, most integer) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION endpoints_for(type text, subject text, data json, owner text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.endpoints_for(type text, subject text, data json, owner text) FROM PUBLIC;
 
 
 --
@@ -14600,6 +14874,13 @@ REVOKE ALL ON FUNCTION postrider.note_progress(worker uuid, progress json) FROM 
 
 
 --
+-- Name: FUNCTION note_scope_failure(error text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.note_scope_failure(error text) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION note_success(h postrider.endpoint_health); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -14908,6 +15189,13 @@ REVOKE ALL ON FUNCTION postrider.relay_due(last postrider.cut, how postrider.pas
 
 
 --
+-- Name: FUNCTION release_deleted(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.release_deleted(most integer) FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION replace_waiting(id bigint, args json, run_at timestamp with time zone); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15076,6 +15364,13 @@ REVOKE ALL ON FUNCTION postrider.schema_pattern(pattern text) FROM PUBLIC;
 
 
 --
+-- Name: FUNCTION scope_name(); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.scope_name() FROM PUBLIC;
+
+
+--
 -- Name: FUNCTION send_test(endpoint bigint); Type: ACL; Schema: postrider; Owner: -
 --
 
@@ -15094,6 +15389,13 @@ REVOKE ALL ON FUNCTION postrider.set_aside(event_seq bigint, subscription bigint
 --
 
 REVOKE ALL ON FUNCTION postrider.set_limit(queue text, key text, most integer, starts integer, per interval) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION set_scope(function text); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.set_scope(function text) FROM PUBLIC;
 
 
 --
@@ -15269,6 +15571,13 @@ REVOKE ALL ON FUNCTION postrider.take_waiting(j postrider.job, tried_most intege
 --
 
 REVOKE ALL ON FUNCTION postrider.tell_endpoint(type text, id bigint, says json) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION tell_exhausted(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.tell_exhausted(most integer) FROM PUBLIC;
 
 
 --

@@ -438,7 +438,7 @@ async fn c51_a_receiver_gets_no_more_requests_than_attempts_although_their_rows_
         },
         // and once its outcome cannot be
         "" if pools.fetch_add(1, Ordering::SeqCst) == 0 => {
-            Script::new().at(At::Saying("update postrider.delivery_attempt".to_owned()), CUT)
+            Script::new().at(At::Saying("postrider.finish_attempts".to_owned()), CUT)
         }
         _ => Script::new(),
     });

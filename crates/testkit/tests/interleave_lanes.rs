@@ -41,7 +41,7 @@ async fn o1_a_lane_that_is_wrong_is_found() {
     for (function, from, to) in [
         ("next_turn", "if l.holder is not null or l.stopped_at is not null then", "if l.stopped_at is not null then"),
         ("settle_lanes", "if l.holder is not null then", "if false then"),
-        ("room_of", "if own.most is not null then", "if false then"),
+        ("rooms_of", "case when t.most is not null", "case when false"),
         // the turn does not go on to the line; an heir has no mark; one goes before another that asks
         (
             "judge_holder",

@@ -77,7 +77,7 @@ const POINTS: [Point; 6] = [
     },
     Point {
         name: "after the answer, before it is noted",
-        lock: Some("select from postrider.endpoint_health for update"),
+        lock: Some("lock table postrider.endpoint_window in share mode"),
         lock_then: None,
         thinks: Duration::ZERO,
         when: When::Blocked,

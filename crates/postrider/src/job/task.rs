@@ -18,7 +18,7 @@ const BATCH_MOST: usize = 200;
 /// How long freed slots are gathered before the next claim of a busy queue.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How often a claimer looks for lanes that are somebody's before it leaves them to a beat.
+/// How often a claimer looks at lanes in vain before it leaves them to a beat.
 const HELD_MOST: u32 = 5;
 
 /// What a claimer hands its jobs to.
@@ -96,7 +96,9 @@ impl Claimer {
         mut slots: OwnedSemaphorePermit,
         sink: &Arc<dyn Claims>,
     ) -> Option<Duration> {
-        if self.wake.is_called() {
+        // who hears nothing looks as long as there is work
+        let deaf = !self.wake.listens() && self.holdings.has_keys() && state.quiet < HELD_MOST;
+        if self.wake.is_called() || deaf {
             self.settle_called(state, link).await;
         }
         let asked = slots.num_permits();
@@ -155,7 +157,7 @@ impl Claimer {
 impl Claimer {
     /// Looks at the lanes that were called; a few times more if somebody has them, then a beat does.
     async fn settle_called(&self, state: &mut State, link: &mut Link) {
-        let called = link.run(&pg::SETTLE_CALLED, |mut connection| async {
+        let called = link.run_beside(&pg::SETTLE_CALLED, |mut connection| async {
             let called = pg::settle_called(&mut connection).await;
             (connection, called)
         });

@@ -102,7 +102,23 @@ impl Link {
             Some(meter) => meter.measure(self.attempt(statement, work)).await,
             None => self.attempt(statement, work).await,
         };
-        match &result {
+        self.note(&result);
+        result
+    }
+
+    /// The same for a statement that is not what the calls of this link are measured for.
+    pub(crate) async fn run_beside<T, F, W>(&mut self, statement: &'static Statement, work: F) -> Result<T, Error>
+    where
+        F: FnOnce(PgConnection) -> W + Send,
+        W: Future<Output = (PgConnection, Result<T, Error>)> + Send,
+    {
+        let result = self.attempt(statement, work).await;
+        self.note(&result);
+        result
+    }
+
+    fn note<T>(&mut self, result: &Result<T, Error>) {
+        match result {
             Ok(_) if self.failing => {
                 self.failing = false;
                 info!(purpose = self.purpose, "database connection for {} is back", self.purpose);
@@ -113,7 +129,6 @@ impl Link {
             }
             _ => {}
         }
-        result
     }
 
     async fn attempt<T, F, W>(&mut self, statement: &'static Statement, work: F) -> Result<T, Error>

@@ -34,7 +34,14 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub(crate) fn new(jobs: Vec<Arc<Notify>>, poll: Duration, ear: Ear) -> Self {
-        Self { relay: Notify::new(), jobs, called: AtomicBool::new(false), poll, ear, listening: AtomicBool::new(false) }
+        Self {
+            relay: Notify::new(),
+            jobs,
+            called: AtomicBool::new(false),
+            poll,
+            ear,
+            listening: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn listens(&self) -> bool {
@@ -53,9 +60,9 @@ impl Wake {
         self.jobs();
     }
 
-    /// Whether somebody is to look at lanes: whoever asks does. Who hears nothing looks always.
+    /// Whether somebody is to look at lanes; whoever asks does.
     pub(crate) fn is_called(&self) -> bool {
-        self.called.swap(false, Ordering::Relaxed) || !self.listens()
+        self.called.swap(false, Ordering::Relaxed)
     }
 
     fn all(&self) {

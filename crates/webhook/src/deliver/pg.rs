@@ -63,6 +63,7 @@ pub(super) struct Asked {
     subscription: Option<i64>,
     endpoint: Option<i64>,
     event: Option<String>,
+    replay: bool,
 }
 
 /// An attempt that ended, as it is told.
@@ -133,8 +134,13 @@ impl Asked {
             due_us: job.due_at.as_micros(),
             subscription: job.subscription,
             endpoint: errand.endpoint,
-            // a replay leaves out what was delivered meanwhile, by whichever job
-            event: job.event.as_ref().filter(|_| errand.trigger == Trigger::Replay).map(|event| event.id.to_string()),
+            // what somebody wants once more, or as a test, is sent whatever was delivered
+            event: job
+                .event
+                .as_ref()
+                .filter(|_| matches!(errand.trigger, Trigger::Auto | Trigger::Replay))
+                .map(|event| event.id.to_string()),
+            replay: errand.trigger == Trigger::Replay,
         }
     }
 }
