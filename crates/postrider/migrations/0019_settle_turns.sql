@@ -187,8 +187,11 @@ begin
              order by x.pos limit least(let_in.free, 1000) for update skip locked))
         returning p.*
     ), again as (
+        -- new positions: at their old ones, claims would pass them by for what came after them
         insert into postrider.ready (queue, priority, share, pos, id, attempt, losses, flags, order_key)
-        select f.queue, f.priority, f.share, f.pos, f.id, f.attempt, f.losses, f.flags, f.order_key from freed f returning 1
+        select f.queue, f.priority, f.share, (pg_sequence_last_value('postrider.job_epoch'::regclass) << 46) | (nextval('postrider.job_number') << 2),
+               f.id, f.attempt, f.losses, f.flags, f.order_key
+          from (select * from freed order by pos offset 0) f returning 1
     )
     select count(*) into n from again;
     select p.pos into lowest from postrider.parked p

@@ -400,3 +400,50 @@ async fn e11_a_key_that_comes_twice_in_one_call_is_answered_with_one_id() {
     let page = PgInspector::new(db.pool().clone()).jobs(&Filter::default(), None, 10).await.unwrap();
     assert_eq!(page.jobs.len(), 3);
 }
+
+#[tokio::test]
+async fn o9_a_limit_that_was_in_somebodys_hands_when_its_job_ended_lets_the_next_one_go_without_a_beat() {
+    let db = TestDb::fresh().await;
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let wait = Arc::clone(&gate);
+    let kind = Kind::new("t.gate").handler(handler(move |_, _| {
+        sender.send(()).unwrap();
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.acquire().await.unwrap().forget();
+            Ok(Verdict::Complete)
+        }
+    }));
+    // no beat comes after the first one
+    let beat = Duration::from_mins(10);
+    let settings = Settings { beat, dead_after: beat * 3, housekeeping: false, ..Settings::default() };
+    let bus = Bus::builder(db.pool().clone()).kinds([kind]).settings(settings).build().await.unwrap();
+    sqlx::query("select postrider.set_limit('default', 'k', 1)").execute(db.pool()).await.unwrap();
+    let running = bus.start().unwrap();
+    let one = || NewJob { limit_key: Some("k".to_owned()), ..NewJob::new("t.gate", empty()) };
+    let ids = [enqueue(&bus, one()).await, enqueue(&bus, one()).await];
+    started.recv().await.unwrap();
+    number_is(db.pool(), "select count(*) from postrider.parked", 1).await;
+    let mut hands = db.pool().begin().await.unwrap();
+    sqlx::query("select from postrider.lane where key = 'limit:k' for update").execute(&mut *hands).await.unwrap();
+    gate.add_permits(2);
+    number_is(db.pool(), "select count(*) from postrider.done", 1).await;
+    hands.commit().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), started.recv()).await.expect("the next one goes");
+    until(db.pool(), &ids[1], "completed").await;
+    running.stop(GRACE).await;
+}
+
+/// Polls until a number is there.
+async fn number_is(pool: &PgPool, sql: &'static str, n: i64) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let now: i64 = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
+        if now == n {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{sql}: {now}, not {n}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

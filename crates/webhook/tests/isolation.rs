@@ -87,6 +87,86 @@ async fn an_endpoint_that_failed_five_times_since_its_last_success_gets_one_at_a
     stage.strike().await;
 }
 
+/// Outcomes of attempts of an endpoint, with `?` for none.
+async fn outcomes(stage: &Stage, endpoint: &str) -> Vec<String> {
+    let sql = "select coalesce(a.outcome, '?') from postrider.delivery_attempt a join postrider.endpoint e on e.id = a.endpoint
+                where e.name = $1 order by a.id, a.lease";
+    sqlx::query_scalar(sql).bind(endpoint).fetch_all(stage.pool()).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_in_somebodys_hands_for_long_keeps_no_other_waiting_and_loses_no_outcome() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    for name in ["held", "free"] {
+        stage.create(NewEndpoint::new(name, sink.url("/in"), ["order.*"])).await;
+    }
+    let mut hands = stage.pool().begin().await.unwrap();
+    let of_held = "select from postrider.endpoint_health h join postrider.endpoint e on e.id = h.endpoint where e.name = 'held' for update of h";
+    sqlx::query(of_held).execute(&mut *hands).await.unwrap();
+    for _ in 0..20 {
+        stage.record("order.paid", "", "{}").await;
+    }
+    let free = "select count(*) from postrider.done d join postrider.job j on j.class = d.class and j.id = d.id
+         join postrider.endpoint e on e.subscription = j.subscription where e.name = 'free'";
+    stage.until_number(free, 20).await;
+    assert_eq!(outcomes(&stage, "free").await, ["delivered"; 20]);
+    assert!(outcomes(&stage, "held").await.iter().all(|outcome| outcome == "?"), "they are not told yet");
+    hands.commit().await.unwrap();
+    stage.until_number("select count(*) from postrider.done", 40).await;
+    assert_eq!(outcomes(&stage, "held").await, ["delivered"; 20]);
+    assert_eq!(sink.requests().len(), 40, "and none was sent twice for it");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_written_keeps_no_other_from_being_written() {
+    let (stage, odd, fine) = (Stage::set().await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    sqlx::raw_sql(
+        "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'not this one'; end $$;
+         create trigger refuse before update on postrider.delivery_attempt for each row when (new.status = 299) execute function refuse()",
+    )
+    .execute(stage.pool())
+    .await
+    .unwrap();
+    for (name, sink) in [("odd", &odd), ("fine", &fine)] {
+        stage.create(NewEndpoint::new(name, sink.url("/in"), ["order.*"])).await;
+        let status = if name == "odd" { 299 } else { 204 };
+        // all of them answer at about the same time
+        let each = Reply::After(Duration::from_millis(300), Box::new(Reply::Status(status)));
+        sink.script(vec![each; 5]);
+    }
+    for _ in 0..5 {
+        stage.record("order.paid", "", "{}").await;
+    }
+    stage.until_number("select count(*) from postrider.done where state = 2", 10).await;
+    assert_eq!(outcomes(&stage, "fine").await, ["delivered"; 5]);
+    assert_eq!(outcomes(&stage, "odd").await, ["?"; 5], "what was sent was sent");
+    assert_eq!(odd.requests().len() + fine.requests().len(), 10);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn what_ends_together_is_counted_to_the_last_one() {
+    let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
+    let new =
+        NewEndpoint { max_in_flight: 32, max_attempts: 1, ..NewEndpoint::new("in", sink.url("/in"), ["order.*"]) };
+    let (id, _) = stage.create(new).await;
+    // 40 of 160 fail, by turns: it never fails most of the time, and never five times in a row since its last success for long
+    sink.script((0..160).map(|n| Reply::Status(if n % 4 == 3 { 500 } else { 204 })));
+    sqlx::query("select count(postrider.record('order.paid', 'order/' || n)) from generate_series(1, 160) n")
+        .execute(stage.pool())
+        .await
+        .unwrap();
+    stage.until_number("select count(*) from postrider.done", 160).await;
+    let counted = "select sum(delivered) * 1000 + sum(failed) from postrider.endpoint_window";
+    assert_eq!(stage.number(counted).await, 120_040);
+    let told =
+        "select count(distinct data->>'delivery') from postrider.event where type = 'postrider.delivery.exhausted'";
+    assert_eq!(stage.number(told).await, 40, "each that was given up is told of");
+    assert!(stage.endpoints.get(id).await.unwrap().unwrap().health.failing_since.is_none());
+    stage.strike().await;
+}
+
 #[tokio::test]
 async fn c52_the_few_events_of_one_owner_do_not_wait_for_the_many_of_another() {
     let (stage, sink) = (Stage::set().await, Sink::start().await.unwrap());
@@ -330,13 +410,14 @@ fn resident_mib() -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measure of minutes: run it by hand on a quiet machine, with --nocapture"]
 async fn f61_what_the_dead_and_the_hanging_cost_the_others() {
-    let (stage, crowd) = (Stage::set().await, Crowd::gather().await);
+    // as many slots as the server has
+    let (stage, crowd) = (Stage::with_slots(256).await, Crowd::gather().await);
     let mut ids = Vec::new();
     for n in 0..ENDPOINTS {
         let of = NewEndpoint { owner: format!("o{n}"), ..NewEndpoint::new("e", crowd.url("/fine"), ["order.paid"]) };
         ids.push(stage.create(of).await.0);
     }
-    let load = (20, 60);
+    let load = (100, 40);
     let fine = waits(&stage, &crowd, load, |_| false).await;
     println!("all fine: p50 {} ms, p99 {} ms of {}; {} MiB", fine.0, fine.1, fine.2, resident_mib());
     // nobody listens there any more

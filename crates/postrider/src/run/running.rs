@@ -252,16 +252,19 @@ fn spawner(attempts: &TaskTracker, cut: &CancellationToken) -> Spawn {
 
 fn flush(bus: &Bus, worker: Uuid, holdings: &Arc<Holdings>, due: &Arc<Due>, wake: &Arc<Wake>) -> Flush {
     let (holdings, counters, wake) = (Arc::clone(holdings), Arc::clone(&bus.counters), Arc::clone(wake));
+    let keys = Arc::clone(&holdings);
     let (due, clock) = (Arc::clone(due), bus.clock.clone());
     Flush {
         worker,
         told: Arc::new(move |outcome, counted| {
             holdings.ended(outcome.lease);
-            if holdings.has_keys() {
+            counters.told(outcome, counted);
+        }),
+        all_told: Arc::new(move || {
+            if keys.has_keys() {
                 // what was let go is claimed from here: the notification may be one too many, and not be sent
                 wake.jobs();
             }
-            counters.told(outcome, counted);
         }),
         put_off: Arc::new(move |wait| due.put_off(clock.monotonic() + wait)),
         flushes: Arc::clone(&bus.counters.flushes),

@@ -107,3 +107,73 @@ impl<Q, A> Drop for Rounds<Q, A> {
         waiting.asked.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a test's own tasks end with it")]
+
+    use super::*;
+
+    type Doubles = Gather<u32, u32>;
+
+    #[tokio::test]
+    async fn what_is_asked_during_a_round_is_asked_together_in_the_next_and_each_gets_its_own_answer() {
+        let gather = Doubles::default();
+        let rounds: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let ask = |n: u32| {
+            let (gather, rounds, gone) = (gather.clone(), Arc::clone(&rounds), gone.clone());
+            tokio::spawn(async move {
+                let round = move |asked: Vec<u32>| {
+                    rounds.lock().unwrap().push(asked.len());
+                    let mut gone = gone.clone();
+                    async move {
+                        gone.wait_for(|gone| *gone).await.unwrap();
+                        asked.into_iter().map(|n| n * 2).collect()
+                    }
+                };
+                gather.ask(n, Duration::ZERO, round).await
+            })
+        };
+        let first = ask(1);
+        while rounds.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let others: Vec<_> = (2..=700).map(ask).collect();
+        while gather.waiting.lock().unwrap().asked.len() < 699 {
+            tokio::task::yield_now().await;
+        }
+        go.send(true).unwrap();
+        assert_eq!(first.await.unwrap(), Some(2));
+        for (n, other) in (2..=700).zip(others) {
+            assert_eq!(other.await.unwrap(), Some(n * 2));
+        }
+        assert_eq!(
+            *rounds.lock().unwrap(),
+            [1, ASKED_MOST, 699 - ASKED_MOST],
+            "what is too much waits for the round after"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_round_that_ends_without_answers_leaves_nobody_waiting_and_the_next_one_begins() {
+        let gather = Doubles::default();
+        let short = |_: Vec<u32>| async { Vec::new() };
+        assert_eq!(gather.ask(1, Duration::ZERO, short).await, None);
+        let breaks = |_: Vec<u32>| async { panic!("it broke") };
+        assert_eq!(gather.ask(1, Duration::ZERO, breaks).await, None);
+        assert_eq!(gather.ask(4, Duration::ZERO, |asked| async { asked }).await, Some(4));
+    }
+
+    #[tokio::test]
+    async fn a_round_goes_on_when_nobody_waits_for_it_any_more() {
+        let gather = Doubles::default();
+        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let asked = gather.ask(7, Duration::from_millis(1), move |asked| {
+            told.send(asked.clone()).unwrap();
+            async { asked }
+        });
+        assert!(tokio::time::timeout(Duration::ZERO, asked).await.is_err(), "it was dropped before the round began");
+        assert_eq!(heard.recv().await, Some(vec![7]));
+    }
+}
