@@ -144,21 +144,56 @@ end $$;
 -- long. gone: it said that it is not there any more. given_up: the delivery was its last attempt. Answers by the number of each: ended; none, if
 -- no such attempt is open; busy, if its endpoint is in somebody's hands: nothing was done then, so that the others need not wait.
 create function postrider.finish_attempts(told json) returns table (n text, became text)
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '50ms'
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
-    -- one look for each, here and below: joined, all that ever was attempted might be walked
+    -- one look for each: joined, all that ever was attempted might be walked
     theirs bigint[] := array(
-        select distinct e.id from (
-            select (select d.endpoint from postrider.delivery_attempt d
-                     where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease) as id
-              from json_to_recordset(told) t (id bigint, lease bigint)) e
-         where e.id is not null order by 1);
+        select coalesce((select d.endpoint from postrider.delivery_attempt d
+                          where d.class = ((t.one ->> 'id')::bigint & 3)::smallint and d.id = (t.one ->> 'id')::bigint
+                            and d.lease = (t.one ->> 'lease')::bigint), 0)
+          from json_array_elements(told) with ordinality t (one, o) order by t.o);
+    locked bigint[];
     busy bigint[];
+    x record;
+begin
+    locked := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) order by h.endpoint for no key update skip locked);
+    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) and h.endpoint <> all (locked));
+    for x in
+        select case when u.well then 0 else u.endpoint end as endpoint, json_agg(u.one order by u.o) as told, array_agg(u.one ->> 'n') as ns from (
+            select t.one, t.o, e.endpoint, bool_and(t.one ->> 'outcome' = 'delivered') over (partition by e.endpoint)
+                   and not exists (select from postrider.endpoint_health h where h.endpoint = e.endpoint and (
+                       h.silent_since is not null or h.failing_since is not null or h.in_flight is not null or h.pace_ms is not null)) as well
+              from json_array_elements(told) with ordinality t (one, o)
+             cross join lateral (select theirs[t.o::int] as endpoint) e
+             where e.endpoint <> all (busy)) u
+         group by 1 order by 1
+    loop
+        if x.endpoint = 0 then
+            return query select f.n, f.became from postrider.finish_some(x.told) f;
+            continue;
+        end if;
+        begin
+            return query select f.n, f.became from postrider.finish_some(x.told) f;
+        exception when lock_not_available then
+            -- a limit or a hold of it is somebody's
+            return query select m, 'busy' from unnest(x.ns) m;
+        end;
+    end loop;
+    return query
+    select t.one ->> 'n', 'busy' from json_array_elements(told) with ordinality t (one, o) where theirs[t.o::int] = any (busy);
+end $$;
+
+-- The part of postrider.finish_attempts that is about endpoints whose rows are locked.
+create function postrider.finish_some(told json) returns table (n text, became text)
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
     ended postrider.delivery_attempt[] := '{}';
-    ns text[] := '{}';
     asked bigint[] := '{}';
     gone boolean[] := '{}';
     given_up boolean[] := '{}';
@@ -167,8 +202,6 @@ declare
     e record;
     i int;
 begin
-    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) order by h.endpoint for no key update skip locked);
-    busy := array(select h.endpoint from postrider.endpoint_health h where h.endpoint = any (theirs) and h.endpoint <> all (busy));
     for t in
         select * from json_to_recordset(told) t (n text, id bigint, lease bigint, outcome text, reason text, status smallint, failure text,
                excerpt text, headers text, sha256 text, peer text, dns_us bigint, connect_us bigint, tls_us bigint, first_byte_us bigint,
@@ -179,15 +212,16 @@ begin
                excerpt = t.excerpt, headers = t.headers::json, request_sha256 = decode(t.sha256, 'base64'), peer = t.peer,
                dns_us = t.dns_us, connect_us = t.connect_us, tls_us = t.tls_us, first_byte_us = t.first_byte_us, total_us = t.total_us
          where d.class = (t.id & 3)::smallint and d.id = t.id and d.lease = t.lease and d.ended_at is null
-           and coalesce(d.endpoint <> all (busy), true)
         returning d.* into a;
+        n := t.n;
+        became := case when found then 'ended' else 'none' end;
         if found then
             ended := ended || a;
-            ns := ns || t.n;
             asked := asked || t.asked_ms;
             gone := gone || t.gone;
             given_up := given_up || t.given_up;
         end if;
+        return next;
     end loop;
     for e in
         -- a test is about itself alone
@@ -210,12 +244,6 @@ begin
             end loop;
         end if;
     end loop;
-    return query
-    select u.n, case when u.n = any (ns) then 'ended' when u.endpoint = any (busy) then 'busy' else 'none' end
-      from (select r.n, case when busy <> '{}' then (
-                       select d.endpoint from postrider.delivery_attempt d
-                        where d.class = (r.id & 3)::smallint and d.id = r.id and d.lease = r.lease) end as endpoint
-              from json_to_recordset(told) r (n text, id bigint, lease bigint)) u;
 end $$;
 
 -- Notes what follows for its endpoint from how an attempt ended, which is counted already; the row of endpoint_health is locked.

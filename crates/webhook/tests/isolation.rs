@@ -119,6 +119,32 @@ async fn an_endpoint_that_is_in_somebodys_hands_for_long_keeps_no_other_waiting_
 }
 
 #[tokio::test]
+async fn a_limit_that_is_in_somebodys_hands_for_long_keeps_no_other_endpoint_waiting_and_is_heeded_after_it() {
+    let (stage, asks, fine) = (Stage::set().await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    for (name, sink) in [("asks", &asks), ("fine", &fine)] {
+        stage.create(NewEndpoint::new(name, sink.url("/in"), ["order.*"])).await;
+    }
+    // what asks to be left alone is held, by the row of its limit
+    asks.script(vec![Reply::with_header(429, "retry-after", "3600"); 5]);
+    let mut hands = stage.pool().begin().await.unwrap();
+    let of_asks = "select from postrider.key_limit l join postrider.endpoint e on l.key = postrider.endpoint_key(e.id) where e.name = 'asks' for update of l";
+    assert_eq!(sqlx::query(of_asks).execute(&mut *hands).await.unwrap().rows_affected(), 1);
+    for _ in 0..20 {
+        stage.record("order.paid", "", "{}").await;
+    }
+    stage.until_number("select count(*) from postrider.done", 20).await;
+    assert_eq!(outcomes(&stage, "fine").await, ["delivered"; 20]);
+    asks.wait_for(5, SOON).await;
+    assert_eq!(outcomes(&stage, "asks").await, ["?"; 5]);
+    hands.commit().await.unwrap();
+    stage.until_number("select count(*) from postrider.delivery_attempt where outcome = 'postponed'", 5).await;
+    let held = "select count(*) from postrider.key_limit where held_until > now() + interval '50 minutes'";
+    stage.until_number(held, 1).await;
+    assert_eq!((asks.requests().len(), fine.requests().len()), (5, 20), "and nothing was sent twice for it");
+    stage.strike().await;
+}
+
+#[tokio::test]
 async fn an_outcome_that_cannot_be_written_keeps_no_other_from_being_written() {
     let (stage, odd, fine) = (Stage::set().await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
     sqlx::raw_sql(
