@@ -1,5 +1,5 @@
 -- Lanes: jobs of one order key run one after the other; of one limit key so many at a time, or so many in a period.
--- Locks: lanes, never waited for: who does not get one leaves a call, and a beat does what was to be done.
+-- Locks: lanes, waited for 20 ms at most: who does not get one leaves a call, and the next claim or a beat does what was to be done.
 -- By hand on a large table: nothing.
 --
 -- Producers take no lock. What a claim finds is parked behind its key, and under the lock of the lane the oldest one gets the turn: it

@@ -1,5 +1,5 @@
 -- What becomes of a lane when jobs of it have ended, were put off or put back: who has the turn now, who has room.
--- Locks: lanes, none of which is waited for: who does not get one leaves a call; rows of later and parked, skipping what others hold.
+-- Locks: lanes, not waited for by a finish: who does not get one leaves a call; rows of later and parked, skipping what others hold.
 -- By hand on a large table: nothing.
 -- The planner is pinned, as in postrider.finish.
 
