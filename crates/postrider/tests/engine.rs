@@ -435,6 +435,41 @@ async fn o9_a_limit_that_was_in_somebodys_hands_when_its_job_ended_lets_the_next
     running.stop(GRACE).await;
 }
 
+#[tokio::test]
+async fn o9_a_job_that_completes_in_its_own_transaction_lets_the_next_of_its_limit_go_although_nothing_is_said() {
+    let db = TestDb::fresh().await;
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let wait = Arc::clone(&gate);
+    let kind = Kind::new("t.gate").handler(handler(move |_, cx: Context| {
+        sender.send(()).unwrap();
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.acquire().await.unwrap().forget();
+            cx.begin().await?.commit(None).await?;
+            Ok(Verdict::Complete)
+        }
+    }));
+    // no notification is sent, and no beat comes after the first one
+    let mute = "do $$ begin execute format('alter database %I set postrider.wake = off', current_database()); end $$";
+    sqlx::query(mute).execute(db.pool()).await.unwrap();
+    let beat = Duration::from_mins(10);
+    let settings = Settings { beat, dead_after: beat * 3, housekeeping: false, ..Settings::default() };
+    let bus = Bus::builder(db.pool().clone()).kinds([kind]).settings(settings).build().await.unwrap();
+    sqlx::query("select postrider.set_limit('default', 'k', 1)").execute(db.pool()).await.unwrap();
+    let one = || NewJob { limit_key: Some("k".to_owned()), ..NewJob::new("t.gate", empty()) };
+    let ids = [enqueue(&bus, one()).await, enqueue(&bus, one()).await];
+    let running = bus.start().unwrap();
+    started.recv().await.unwrap();
+    number_is(db.pool(), "select count(*) from postrider.parked", 1).await;
+    // longer than an idle claimer looks by itself: what lets the next one go is the end of this one
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    gate.add_permits(2);
+    tokio::time::timeout(Duration::from_secs(30), started.recv()).await.expect("the next one goes");
+    until(db.pool(), &ids[1], "completed").await;
+    running.stop(GRACE).await;
+}
+
 /// Polls until a number is there.
 async fn number_is(pool: &PgPool, sql: &'static str, n: i64) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);

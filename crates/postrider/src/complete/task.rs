@@ -23,7 +23,7 @@ pub(crate) type Told = Arc<dyn Fn(&Outcome, bool) + Send + Sync>;
 pub(crate) struct Flush {
     pub(crate) worker: Uuid,
     pub(crate) told: Told,
-    /// Called after them, once for what was told together.
+    /// Called after them, once for what was told together, also of what had committed by itself.
     pub(crate) all_told: Arc<dyn Fn() + Send + Sync>,
     /// Called with the shortest wait of what was put off: only a beat finds it again.
     pub(crate) put_off: Arc<dyn Fn(Duration) + Send + Sync>,
@@ -66,6 +66,7 @@ pub(crate) async fn run(
         if !batch.is_empty() {
             tell(&flush, &mut link, std::mem::take(&mut batch)).await;
         }
+        (flush.all_told)();
     }
     link.close().await;
 }
@@ -137,7 +138,6 @@ async fn write(flush: &Flush, link: &mut Link, batch: &[Outcome], again: bool) -
         }
         (flush.told)(outcome, fresh || again);
     }
-    (flush.all_told)();
     let waits = batch.iter().filter_map(|outcome| match outcome.ended {
         Ended::Failed { wait, .. } | Ended::Snoozed(wait) => Some(wait),
         _ => None,
