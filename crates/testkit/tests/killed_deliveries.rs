@@ -20,8 +20,20 @@ const SOON: Duration = Duration::from_mins(1);
 const SEAL_KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 const DONE: &str = "select count(*) from postrider.done d join postrider.job j on j.class = d.class and j.id = d.id
     where j.kind = 'webhook.deliver' and d.state = 2";
-const BLOCKED: &str =
-    "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+/// How the statements begin that stop at a lock here.
+const OPENS: &str = "-- An attempt without an outcome";
+const LOADS: &str = "-- The endpoints that the deliveries";
+const FINISHES: &str = "-- Finishes the attempts";
+const ENDS: &str = "-- Ends attempts of worker";
+/// Whether a connection waits for a lock in `$1`. A finish gives up waiting after a moment and is asked again: if it has, that counts.
+const STOPPED: &str =
+    "select exists (select from pg_stat_activity where datname = current_database() and starts_with(query, $1)
+    and (wait_event_type = 'Lock' or $2 and state = 'idle'))";
+/// The connections of the processes that deliver.
+const CUT: &str = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database()
+    and (application_name like 'postrider %' or application_name = 'deliverer')";
+const CONNECTED: &str = "select count(*) from pg_stat_activity where datname = current_database()
+    and (application_name like 'postrider %' or application_name = 'deliverer')";
 
 /// A point of a delivery.
 struct Point {
@@ -42,7 +54,8 @@ struct Point {
 
 #[derive(Clone, Copy)]
 enum When {
-    Blocked,
+    /// A statement that begins so stops at the lock.
+    Stopped(&'static str),
     Requested,
     Done,
 }
@@ -53,7 +66,7 @@ const POINTS: [Point; 6] = [
         lock: Some("lock table postrider.delivery_attempt in share mode"),
         lock_then: None,
         thinks: Duration::ZERO,
-        when: When::Blocked,
+        when: When::Stopped(OPENS),
         requests: 1,
         rows: &["delivered"],
     },
@@ -62,7 +75,7 @@ const POINTS: [Point; 6] = [
         lock: Some("lock table postrider.endpoint_secret in access exclusive mode"),
         lock_then: None,
         thinks: Duration::ZERO,
-        when: When::Blocked,
+        when: When::Stopped(LOADS),
         requests: 1,
         rows: &["?", "delivered"],
     },
@@ -80,7 +93,7 @@ const POINTS: [Point; 6] = [
         lock: Some("lock table postrider.endpoint_window in share mode"),
         lock_then: None,
         thinks: Duration::ZERO,
-        when: When::Blocked,
+        when: When::Stopped(FINISHES),
         requests: 2,
         rows: &["?", "delivered"],
     },
@@ -89,7 +102,7 @@ const POINTS: [Point; 6] = [
         lock: None,
         lock_then: Some("select from postrider.lease where queue = 'webhook' for update"),
         thinks: Duration::from_secs(2),
-        when: When::Blocked,
+        when: When::Stopped(ENDS),
         requests: 1,
         rows: &["delivered", "skipped"],
     },
@@ -113,7 +126,8 @@ struct Stage {
 impl Stage {
     async fn set() -> Self {
         let db = TestDb::fresh().await;
-        let fixture = Fixture::new(env!("CARGO_BIN_EXE_postrider-fixture"), db.url());
+        let url = format!("{}{}application_name=deliverer", db.url(), if db.url().contains('?') { '&' } else { '?' });
+        let fixture = Fixture::new(env!("CARGO_BIN_EXE_postrider-fixture"), &url);
         Self { db, fixture, sink: Sink::start().await.unwrap() }
     }
 
@@ -184,17 +198,17 @@ async fn killed_at(point: &Point) {
         locks.push(stage.lock(lock).await);
     }
     match point.when {
-        When::Blocked => until(point.name, SOON, async || (stage.number(BLOCKED).await > 0).then_some(())).await,
+        When::Stopped(at) => {
+            let stopped = || sqlx::query_scalar::<_, bool>(STOPPED).bind(at).bind(at == FINISHES);
+            until(point.name, SOON, async || stopped().fetch_one(stage.pool()).await.unwrap().then_some(())).await;
+        }
         When::Done => until(point.name, SOON, async || (stage.number(DONE).await == 1).then_some(())).await,
         When::Requested => {}
     }
     dying.kill().await;
     // a machine that is gone commits nothing any more
-    sqlx::query("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
-        .execute(stage.pool())
-        .await
-        .unwrap();
-    until("nobody is blocked", SOON, async || (stage.number(BLOCKED).await == 0).then_some(())).await;
+    stage.number(CUT).await;
+    until("nobody is connected", SOON, async || (stage.number(CONNECTED).await == 0).then_some(())).await;
     for lock in locks {
         lock.close().await.unwrap();
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use postrider::{Answer, BoxError, Class, Context, Fut, Handler, Job, Kind, KindSpec, Statement, Tx, Verdict};
 use sqlx::PgPool;
-use tracing::{error, warn};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, error, warn};
 
 use crate::client::{Client, Exchange};
 use crate::clock::Clock;
@@ -52,9 +53,11 @@ const OUTSIDE: &str = "the event is not in the scope of the endpoint";
 const SCOPE_FAILED: &str = "whether the event is in the scope of the endpoint could not be said";
 /// How long the end of an attempt waits for those of others, if there are others.
 const LINGER: Duration = Duration::from_millis(1);
-/// How soon the end of an attempt is told again while its endpoint is in somebody's hands.
-const BUSY_FIRST: Duration = Duration::from_millis(5);
-const BUSY_MOST: Duration = Duration::from_millis(500);
+/// How soon the end of an attempt is told again while its endpoint is in somebody's hands, or the database cannot take it.
+const AGAIN_FIRST: Duration = Duration::from_millis(5);
+const AGAIN_MOST: Duration = Duration::from_millis(500);
+/// How long that is tried: with the longest timeout of an endpoint it is less than the attempt may take, which would be made again otherwise.
+const TELL_MOST: Duration = Duration::from_secs(20);
 /// How old a delivery may become by being put off. How long it is asked to wait is bounded by the judge; what was held for long may be put off.
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 
@@ -233,28 +236,42 @@ impl Deliverer {
 
     /// Finishes the row. What was sent was sent: a row that cannot be finished changes nothing about the verdict.
     async fn finish(&self, job: &Job, outcome: Outcome) {
-        match self.tell(Arc::new(Told::of(job, &outcome))).await {
-            Some(Ok(Became::Ended)) => {}
-            Some(Ok(_)) => warn!(delivery.id = %job.id, "delivery {} has no open row for this attempt", job.id),
-            Some(Err(e)) => {
-                warn!(delivery.id = %job.id, error = %e, "the attempt of delivery {} stays without an outcome", job.id);
+        let id = &job.id;
+        match timeout(TELL_MOST, self.tell(Arc::new(Told::of(job, &outcome)))).await {
+            Ok(Some(Ok(true))) => {}
+            Ok(Some(Ok(false))) => warn!(delivery.id = %id, "delivery {id} has no open row for this attempt"),
+            Ok(Some(Err(e))) => {
+                warn!(delivery.id = %id, error = %e, "the attempt of delivery {id} stays without an outcome");
             }
-            None => warn!(delivery.id = %job.id, "the attempt of delivery {} may stay without an outcome", job.id),
+            Ok(None) => warn!(delivery.id = %id, "the attempt of delivery {id} may stay without an outcome"),
+            Err(_) => {
+                warn!(delivery.id = %id, "the attempt of delivery {id} stays without an outcome: what it needs was locked, or the database away")
+            }
         }
     }
 
-    /// Tells the end of an attempt along with others, and again as long as its endpoint is in somebody's hands.
-    async fn tell(&self, told: Arc<Told>) -> Option<Result<Became, Arc<Error>>> {
-        let mut wait = BUSY_FIRST;
+    /// Tells the end of an attempt along with others, and again as long as its endpoint is in somebody's hands or the database cannot take it.
+    /// True if its row is finished, false if there is none that is open.
+    async fn tell(&self, told: Arc<Told>) -> Option<Result<bool, Arc<Error>>> {
+        let mut wait = AGAIN_FIRST;
+        let mut unanswered = false;
         loop {
             let pool = self.pool.clone();
             let round = move |told| finish_round(pool.clone(), told);
             let linger = if self.under_way.load(Ordering::Relaxed) > 1 { LINGER } else { Duration::ZERO };
             match self.finishes.ask(Arc::clone(&told), linger, round).await? {
-                Ok(Became::Busy) => tokio::time::sleep(wait).await,
-                became => return Some(became),
+                Ok(Became::Ended) => return Some(Ok(true)),
+                // it may have been finished when the answer was lost
+                Ok(Became::Missing) => return Some(Ok(unanswered)),
+                Ok(Became::Busy) => {}
+                Err(e) if e.is_transient() => {
+                    debug!(delivery.id = %told.id(), error = %e, "the end of an attempt is told again");
+                    unanswered = true;
+                }
+                Err(e) => return Some(Err(e)),
             }
-            wait = wait.saturating_mul(2).min(BUSY_MOST);
+            sleep(wait).await;
+            wait = wait.saturating_mul(2).min(AGAIN_MOST);
         }
     }
 }

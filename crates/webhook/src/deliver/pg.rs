@@ -146,6 +146,10 @@ impl Asked {
 }
 
 impl Told {
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(super) fn of(job: &Job, outcome: &Outcome) -> Self {
         let exchange = outcome.exchange.as_ref();
         let micros = |took: Option<Duration>| took.and_then(|took| u64::try_from(took.as_micros()).ok());
