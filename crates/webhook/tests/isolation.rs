@@ -87,6 +87,27 @@ async fn an_endpoint_that_failed_five_times_since_its_last_success_gets_one_at_a
     stage.strike().await;
 }
 
+#[tokio::test]
+async fn many_endpoints_that_hang_leave_slots_for_the_others_without_anything_being_set() {
+    const HANGING: usize = 20;
+    let (stage, hanging, healthy) =
+        (Stage::with_slots(None).await, Sink::start().await.unwrap(), Sink::start().await.unwrap());
+    for n in 0..HANGING {
+        let hangs = NewEndpoint::new(format!("hanging {n}"), hanging.url("/in"), ["order.shipped"]);
+        stage.create(NewEndpoint { timeout: Duration::from_mins(1), ..hangs }).await;
+    }
+    stage.create(NewEndpoint::new("healthy", healthy.url("/in"), ["order.paid"])).await;
+    hanging.script((0..5 * HANGING).map(|_| Reply::Stall(Vec::new())));
+    for _ in 0..10 {
+        stage.record("order.shipped", "", "{}").await;
+    }
+    hanging.wait_for(5 * HANGING, SOON).await;
+    stage.record("order.paid", "", "{}").await;
+    healthy.wait_for(1, SOON).await;
+    assert_eq!(hanging.requests().len(), 5 * HANGING, "all of them hang still");
+    stage.strike().await;
+}
+
 /// Outcomes of attempts of an endpoint, with `?` for none.
 async fn outcomes(stage: &Stage, endpoint: &str) -> Vec<String> {
     let sql = "select coalesce(a.outcome, '?') from postrider.delivery_attempt a join postrider.endpoint e on e.id = a.endpoint
@@ -279,7 +300,7 @@ async fn c52_the_few_events_of_one_owner_do_not_wait_for_the_many_of_another() {
 async fn beside_slow_ones(slow_ones: usize) -> Duration {
     let answer = Duration::from_secs(10);
     // as many as the server has by default
-    let stage = Stage::with_slots(256).await;
+    let stage = Stage::with_slots(None).await;
     let (slow, quick) = (Sink::start().await.unwrap(), Sink::start().await.unwrap());
     slow.script(vec![Reply::After(answer, Box::new(Reply::Status(204))); slow_ones * 100]);
     for n in 0..slow_ones {
@@ -487,7 +508,7 @@ fn resident_mib() -> u64 {
 #[ignore = "a measure of minutes: run it by hand on a quiet machine, with --nocapture"]
 async fn f61_what_the_dead_and_the_hanging_cost_the_others() {
     // as many slots as the server has
-    let (stage, crowd) = (Stage::with_slots(256).await, Crowd::gather().await);
+    let (stage, crowd) = (Stage::with_slots(None).await, Crowd::gather().await);
     let mut ids = Vec::new();
     for n in 0..ENDPOINTS {
         let of = NewEndpoint { owner: format!("o{n}"), ..NewEndpoint::new("e", crowd.url("/fine"), ["order.paid"]) };

@@ -103,6 +103,12 @@ pub trait Handler: Send + Sync + 'static {
         false
     }
 
+    /// How many jobs of its queue a process runs at a time if neither [`Builder::concurrency`](crate::Builder::concurrency) nor a handler that
+    /// says more says otherwise. None: as many as the settings say.
+    fn concurrency(&self) -> Option<usize> {
+        None
+    }
+
     /// Writes what must be durable before the attempt begins, in the transaction that claims the jobs.
     fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [&'a Job]) -> Fut<'a, ()> {
         let _ = (tx, jobs);

@@ -48,6 +48,11 @@ impl Registry {
         self.0.values().any(|r| r.queue == queue && r.fair)
     }
 
+    /// How many jobs of the queue its own handlers want to run at a time.
+    pub(crate) fn concurrency(&self, queue: &str) -> Option<usize> {
+        self.0.values().filter(|r| r.queue == queue).filter_map(|r| r.handler.concurrency()).max()
+    }
+
     /// Whether a handler of the queue watches its claims.
     pub(crate) fn watches(&self, queue: &str) -> bool {
         self.0.values().any(|r| r.queue == queue && r.handler.watches_claims())

@@ -48,7 +48,8 @@ pub struct Settings {
     pub beat: Duration,
     /// How long a worker may be watched without a new beat before its jobs run again elsewhere. At least three beats. Default: 10 s.
     pub dead_after: Duration,
-    /// Jobs at a time of a queue for which [`Builder::concurrency`](crate::Builder::concurrency) says nothing. Default: 64.
+    /// Jobs at a time of a queue for which neither [`Builder::concurrency`](crate::Builder::concurrency) nor
+    /// [`Handler::concurrency`](crate::Handler::concurrency) says anything. Default: 64.
     pub concurrency: usize,
     /// Whether this process relays events. Default: yes.
     pub relay: bool,

@@ -203,7 +203,8 @@ fn by_the_clock(bus: &Bus, reach: &Reach, loops: &TaskTracker, intake: &Cancella
 
 /// How many jobs of a queue run at a time.
 fn slots(bus: &Bus, queue: &str) -> usize {
-    bus.concurrency.get(queue).copied().unwrap_or(bus.settings.concurrency)
+    let said = bus.concurrency.get(queue).copied().or_else(|| bus.registry.concurrency(queue));
+    said.unwrap_or(bus.settings.concurrency)
 }
 
 /// A connection for what a process asks again and again, about one queue or all of them.

@@ -51,6 +51,8 @@ const DISABLED: Duration = Duration::from_secs(1);
 /// reads it may be the endpoint's owner.
 const OUTSIDE: &str = "the event is not in the scope of the endpoint";
 const SCOPE_FAILED: &str = "whether the event is in the scope of the endpoint could not be said";
+/// Requests at a time of a process, if nobody says otherwise. They wait more than they work, and those of endpoints that hang should leave room.
+const CONCURRENCY: usize = 256;
 /// How long the end of an attempt waits for those of others, if there are others.
 const LINGER: Duration = Duration::from_millis(1);
 /// How soon the end of an attempt is told again while its endpoint is in somebody's hands, or the database cannot take it.
@@ -245,7 +247,7 @@ impl Deliverer {
             }
             Ok(None) => warn!(delivery.id = %id, "the attempt of delivery {id} may stay without an outcome"),
             Err(_) => {
-                warn!(delivery.id = %id, "the attempt of delivery {id} stays without an outcome: what it needs was locked, or the database away")
+                warn!(delivery.id = %id, "the attempt of delivery {id} stays without an outcome: what it needs was locked, or the database away");
             }
         }
     }
@@ -331,6 +333,10 @@ impl Handler for Deliverer {
 
     fn watches_claims(&self) -> bool {
         true
+    }
+
+    fn concurrency(&self) -> Option<usize> {
+        Some(CONCURRENCY)
     }
 
     fn claimed<'a>(&'a self, tx: &'a mut dyn Tx, jobs: &'a [&'a Job]) -> Fut<'a, ()> {

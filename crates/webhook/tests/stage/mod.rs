@@ -29,7 +29,7 @@ impl Stage {
         Self::with_slots(SLOTS).await
     }
 
-    pub(crate) async fn with_slots(slots: usize) -> Self {
+    pub(crate) async fn with_slots(slots: impl Into<Option<usize>>) -> Self {
         let db = TestDb::fresh().await;
         let (bus, running) = deliver(db.pool(), Seal::parse([SEAL_KEY]).unwrap(), slots).await;
         let endpoints = Endpoints::new(db.pool().clone(), Seal::parse([SEAL_KEY]).unwrap(), guard());
@@ -83,7 +83,7 @@ pub(crate) fn guard() -> Guard {
 }
 
 /// Starts a process that delivers, with retries after 10 ms and a clock that is one second later at each look.
-pub(crate) async fn deliver(pool: &PgPool, seal: Seal, slots: usize) -> (Bus, Running) {
+pub(crate) async fn deliver(pool: &PgPool, seal: Seal, slots: impl Into<Option<usize>>) -> (Bus, Running) {
     let looks = AtomicI64::new(0);
     let clock = Clock::telling(move || {
         let now = Clock::system().now().as_micros();
@@ -92,7 +92,11 @@ pub(crate) async fn deliver(pool: &PgPool, seal: Seal, slots: usize) -> (Bus, Ru
     let deliverer = Deliverer::new(pool.clone(), seal, Client::new(guard(), []).unwrap()).clock(clock);
     let spec = KindSpec { retry: Retry::Steps(vec![Duration::from_millis(10)]), ..kind_spec() };
     let settings = Settings { beat: Duration::from_millis(100), ..Settings::default() };
-    let bus = Bus::builder(pool.clone())
+    let mut builder = Bus::builder(pool.clone());
+    if let Some(slots) = slots.into() {
+        builder = builder.concurrency(QUEUE, slots);
+    }
+    let bus = builder
         .app("test")
         .types([
             EventTypeSpec::new("order.paid").public(),
@@ -100,7 +104,6 @@ pub(crate) async fn deliver(pool: &PgPool, seal: Seal, slots: usize) -> (Bus, Ru
             EventTypeSpec::new("order.audited"),
         ])
         .kinds([Kind::component(spec).handler(Arc::new(deliverer)), replay_kind(pool.clone())])
-        .concurrency(QUEUE, slots)
         .settings(settings)
         .build()
         .await
