@@ -80,8 +80,41 @@ begin
     end loop;
 end $$;
 
+-- The endpoints that were deleted and for which something may wait for its time still.
+alter table postrider.endpoint add column cleared_at timestamptz;
+create index endpoint_uncleared on postrider.endpoint (id) where deleted_at is not null and cleared_at is null;
+
+-- Ends what waits for its time for endpoints that are deleted, so many deliveries at most: a retry would wait for hours to end so. What was under way when
+-- its endpoint was deleted may fail and wait afterwards: an endpoint is looked at for longer than an attempt takes.
+create function postrider.clear_deleted(most int) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    x record;
+    waiting bigint[];
+begin
+    for x in
+        -- who waits was tried within the longest wait that there is
+        select e.id, e.deleted_at, e.deleted_at - greatest(interval '11 hours', (select max(s) from unnest(e.steps_ms) s) * interval '1.2 milliseconds') as tried_since
+          from postrider.endpoint e where e.deleted_at is not null and e.cleared_at is null order by e.id limit 100 for no key update skip locked
+    loop
+        waiting := array(
+            select distinct a.id from postrider.delivery_attempt a
+             where a.endpoint = x.id and a.started_at >= x.tried_since
+               and (select true from postrider.later y where y.id = a.id and y.why <> 0 limit 1) limit most);
+        if waiting <> '{}' then
+            perform postrider.cancel_within(waiting, 'the endpoint was deleted', 1);
+            most := most - cardinality(waiting);
+            exit when most <= 0;
+        elsif x.deleted_at < clock_timestamp() - interval '5 minutes' then
+            update postrider.endpoint e set cleared_at = clock_timestamp() where e.id = x.id;
+        end if;
+    end loop;
+end $$;
+
 -- Forgets secrets that ended and attempts that no rule counts any more; ends deliveries that were held for as long as events are kept, a thousand
--- at a time; tells of those that were given up and not told of; and has replays go on that nobody drives.
+-- at a time, and those that wait for endpoints that are deleted; tells of those that were given up and not told of; and has replays go on that nobody drives.
 create or replace function postrider.duties_of_components() returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -106,6 +139,7 @@ begin
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
     perform postrider.release_deleted(1000);
+    perform postrider.clear_deleted(10000);
     for pass in 1..10 loop
         exit when postrider.tell_exhausted(1000) < 1000;
     end loop;

@@ -2064,6 +2064,44 @@ end $$;
 
 
 --
+-- Name: clear_deleted(integer); Type: FUNCTION; Schema: postrider; Owner: -
+--
+
+CREATE FUNCTION postrider.clear_deleted(most integer) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+    x record;
+    waiting bigint[];
+begin
+    for x in
+        -- who waits was tried within the longest wait that there is
+        select e.id, e.deleted_at, e.deleted_at - greatest(interval '11 hours', (select max(s) from unnest(e.steps_ms) s) * interval '1.2 milliseconds') as tried_since
+          from postrider.endpoint e where e.deleted_at is not null and e.cleared_at is null order by e.id limit 100 for no key update skip locked
+    loop
+        waiting := array(
+            select distinct a.id from postrider.delivery_attempt a
+             where a.endpoint = x.id and a.started_at >= x.tried_since
+               and (select true from postrider.later y where y.id = a.id and y.why <> 0 limit 1) limit most);
+        if waiting <> '{}' then
+            perform postrider.cancel_within(waiting, 'the endpoint was deleted', 1);
+            most := most - cardinality(waiting);
+            exit when most <= 0;
+        elsif x.deleted_at < clock_timestamp() - interval '5 minutes' then
+            update postrider.endpoint e set cleared_at = clock_timestamp() where e.id = x.id;
+        end if;
+    end loop;
+end $$;
+
+
+--
 -- Name: clear_ready(text, text, integer); Type: FUNCTION; Schema: postrider; Owner: -
 --
 
@@ -3145,6 +3183,7 @@ begin
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
     perform postrider.release_deleted(1000);
+    perform postrider.clear_deleted(10000);
     for pass in 1..10 loop
         exit when postrider.tell_exhausted(1000) < 1000;
     end loop;
@@ -12379,6 +12418,7 @@ CREATE TABLE postrider.endpoint (
     disabled_reason text,
     disabled_evidence json,
     deleted_at timestamp with time zone,
+    cleared_at timestamp with time zone,
     CONSTRAINT a_disabled_endpoint_says_why CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL))),
     CONSTRAINT a_rate_has_starts_and_a_period CHECK (((rate_starts IS NULL) = (rate_per IS NULL))),
     CONSTRAINT headers_have_a_key CHECK (((headers IS NULL) = (headers_key IS NULL))),
@@ -13311,6 +13351,13 @@ CREATE INDEX endpoint_secret_over ON postrider.endpoint_secret USING btree (vali
 
 
 --
+-- Name: endpoint_uncleared; Type: INDEX; Schema: postrider; Owner: -
+--
+
+CREATE INDEX endpoint_uncleared ON postrider.endpoint USING btree (id) WHERE ((deleted_at IS NOT NULL) AND (cleared_at IS NULL));
+
+
+--
 -- Name: endpoint_window_over; Type: INDEX; Schema: postrider; Owner: -
 --
 
@@ -13961,6 +14008,13 @@ REVOKE ALL ON FUNCTION postrider.check_watches() FROM PUBLIC;
 --
 
 REVOKE ALL ON FUNCTION postrider.claim(worker uuid, call bigint, queue text, kinds text[], most integer, priorities smallint[], shares smallint[], positions bigint[], in_line integer, turned bigint[]) FROM PUBLIC;
+
+
+--
+-- Name: FUNCTION clear_deleted(most integer); Type: ACL; Schema: postrider; Owner: -
+--
+
+REVOKE ALL ON FUNCTION postrider.clear_deleted(most integer) FROM PUBLIC;
 
 
 --

@@ -14,6 +14,7 @@ use std::time::Duration;
 use postrider::Order;
 use postrider_testkit::{Reply, Sink};
 use postrider_webhook::{EndpointChange, EndpointId, NewEndpoint, Retries};
+use sqlx::AssertSqlSafe;
 use stage::Stage;
 use time::SOON;
 
@@ -54,7 +55,8 @@ async fn f65_what_waits_for_a_deleted_endpoint_ends_as_cancelled_and_what_is_in_
     stage.until_number(PARKED, 59).await;
     assert!(stage.endpoints.delete(id).await.unwrap());
     stage.until_number(DONE, 60).await;
-    stage.pass(Duration::from_hours(2)).await;
+    // nobody waits for an hour to hear that
+    sqlx::raw_sql("select postrider.housekeep('usual')").execute(stage.pool()).await.unwrap();
     stage.until_number(DONE, 61).await;
     stage.until_number(LEFT, 0).await;
     let ended: Vec<(i16, Option<String>, i64)> =
@@ -65,9 +67,17 @@ async fn f65_what_waits_for_a_deleted_endpoint_ends_as_cancelled_and_what_is_in_
     assert_eq!(ended, [(2, None, 1), (4, Some("the endpoint was deleted".to_owned()), 60)]);
     let attempts = stage.endpoints.attempts_of(id, 200).await.unwrap();
     let of = |outcome: &str| attempts.iter().filter(|a| a.outcome.as_deref() == Some(outcome)).count();
-    assert_eq!((of("delivered"), of("failed"), of("skipped"), sink.requests().len()), (1, 1, 60, 2));
+    assert_eq!((of("delivered"), of("failed"), of("skipped"), sink.requests().len()), (1, 1, 59, 2));
     let deliveries = stage.endpoints.deliveries(200).await.unwrap();
     assert_eq!(deliveries.iter().filter(|delivery| delivery.state == "cancelled").count(), 60);
+    // and once nothing can wait any more it is not looked for any more
+    for (later, cleared) in [(0, 0), (6, 1)] {
+        let by = format!(
+            "update postrider.endpoint set deleted_at = deleted_at - interval '{later} minutes'; select postrider.housekeep('usual')"
+        );
+        sqlx::raw_sql(AssertSqlSafe(by)).execute(stage.pool()).await.unwrap();
+        assert_eq!(stage.number("select count(cleared_at) from postrider.endpoint").await, cleared);
+    }
     stage.strike().await;
 }
 
