@@ -19,7 +19,7 @@ impl Stage {
              update postrider.later set run_at = run_at - {by};
              update postrider.key_limit set held_until = held_until - {by} where held_until < '9000-01-01';
              update postrider.lane set due_at = due_at - {by}, window_at = window_at - {by};
-             update postrider.endpoint set enabled_at = enabled_at - {by};
+             update postrider.endpoint set enabled_at = enabled_at - {by}, deleted_at = deleted_at - {by};
              update postrider.endpoint_secret set valid_from = valid_from - {by}, valid_until = valid_until - {by};
              update postrider.endpoint_health set failing_since = failing_since - {by}, silent_since = silent_since - {by};
              -- far away first: one may not pass through the place of another
