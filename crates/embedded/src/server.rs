@@ -1,8 +1,9 @@
+use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -210,7 +211,7 @@ impl Postgres {
     fn launch(&mut self) -> Result<(), Error> {
         for _ in 1..STARTS_MAX {
             match self.launch_once() {
-                Ok(Err(failed)) if failed.says.contains(STILL_ATTACHED) => thread::sleep(START_PAUSE),
+                Ok(Err(failed)) if failed.attached => thread::sleep(START_PAUSE),
                 settled => return settled?.map_err(|failed| failed.told(self.home.log())),
             }
         }
@@ -232,7 +233,8 @@ impl Postgres {
         self.child = Some(spawn(command).named("run postgres of", &self.installation.bin)?);
         let Err(what) = self.wait_until_ready()? else { return Ok(Ok(())) };
         self.child = None;
-        Ok(Err(Refused { what, says: since(&path, seen).named("read", &path)? }))
+        let (attached, tail) = since(&path, seen).named("read", &path)?;
+        Ok(Err(Refused { what, attached, tail }))
     }
 
     /// The inner error says how the server failed; it has ended then.
@@ -293,28 +295,36 @@ fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// The last lines after the first `seen` bytes.
 /// A start that came to nothing.
 struct Refused {
     what: String,
-    /// All that the log says of it: whoever survived a killed predecessor writes there too, and may be many.
-    says: String,
+    /// Whether it said that memory of its predecessor is still in use.
+    attached: bool,
+    tail: String,
 }
 
 impl Refused {
     fn told(self, log: PathBuf) -> Error {
-        let lines: Vec<&str> = self.says.lines().collect();
-        let tail = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n");
-        Error::Start { what: self.what, tail, log }
+        Error::Start { what: self.what, tail: self.tail, log }
     }
 }
 
-fn since(path: &Path, seen: u64) -> io::Result<String> {
+/// Whether a server said after the first `seen` bytes that memory of its predecessor is still in use, and the last lines. All of them are looked at,
+/// however many there are: whoever survived a killed predecessor writes there too.
+fn since(path: &Path, seen: u64) -> io::Result<(bool, String)> {
     let mut file = File::open(path)?;
+    let now = file.metadata()?.len();
     file.seek(SeekFrom::Start(seen))?;
-    let mut bytes = Vec::new();
-    file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let (mut attached, mut last) = (false, VecDeque::new());
+    for line in BufReader::new(file).take(now.saturating_sub(seen)).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        attached |= line.contains(STILL_ATTACHED);
+        last.push_back(line);
+        if last.len() > TAIL_LINES {
+            last.pop_front();
+        }
+    }
+    Ok((attached, Vec::from(last).join("\n")))
 }
 
 fn percent_encoded(text: &OsStr) -> String {
@@ -354,5 +364,18 @@ mod tests {
             let echoed = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
             assert_eq!(String::from_utf8(echoed.stdout).unwrap(), word);
         }
+    }
+
+    #[test]
+    fn what_a_refused_server_said_is_found_whatever_others_wrote_meanwhile() {
+        let path = env::temp_dir().join(format!("postrider-log-{}", std::process::id()));
+        let noise = "LOG:  still here\n".repeat(1_000_000);
+        let said = "FATAL:  pre-existing shared memory block (key 1, ID 2) is still in use\n";
+        fs::write(&path, format!("{said}{noise}{said}{noise}LOG:  the last line\n")).unwrap();
+        let (attached, tail) = since(&path, said.len() as u64).unwrap();
+        let (elsewhere, _) = since(&path, (said.len() * 2 + noise.len()) as u64).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(attached && !elsewhere, "what was said before the start is not about it");
+        assert_eq!((tail.lines().count(), tail.lines().next_back()), (20, Some("LOG:  the last line")));
     }
 }
