@@ -139,7 +139,7 @@ begin
         perform postrider.cancel_within(old, 'its endpoint was disabled for as long as events are kept', 1);
     end if;
     perform postrider.release_deleted(1000);
-    perform postrider.clear_deleted(10000);
+    perform postrider.clear_deleted(5000);
     for pass in 1..10 loop
         exit when postrider.tell_exhausted(1000) < 1000;
     end loop;
